@@ -12,7 +12,7 @@ from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.options import Instance, NoRules, Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
 
@@ -51,7 +51,7 @@ class Keyspace(Generic[E]):
         clock: Callable[[], float],
         make: Callable[[str, Reservoir], E],
         left: Callable[[E], None],
-        rules: OverridesCache | NoRules,
+        rules: OverridesCache,
         code: Code,
     ) -> None:
         """Begin with no key. `entries` are those in use, by the `place_of` their keys; hits read it without a keyspace.

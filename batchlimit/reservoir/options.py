@@ -12,7 +12,6 @@ from batchlimit.bucket.fair_share import LONGEST
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import ModeSource, check_line, check_weight, mode_rule
-from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.reservoir.bucket_view import FILLS, Fill, InstanceCount
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
@@ -86,15 +85,6 @@ class Options:
         whole("revision", self.revision, 0, 2**53 - 1)
 
 
-class NoRules:
-    """Nobody sets any."""
-
-    in_force, looks_at = NONE, math.inf
-
-    def hear(self, told: int, now: float) -> None:
-        """Do nothing: nobody would look."""
-
-
 @dataclass(frozen=True, slots=True)
 class Instance:
     """What all keys of one limiter instance share in front of the store."""
@@ -104,6 +94,6 @@ class Instance:
     """The next number of an Ask or GiveBack. One sequence serves all keys, so a key that comes back repeats none."""
     since: float
     """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
-    count: InstanceCount = field(default_factory=InstanceCount)
-    rules: OverridesCache | NoRules = field(default_factory=NoRules)
+    rules: OverridesCache
     """The overrides that it knows."""
+    count: InstanceCount = field(default_factory=InstanceCount)

@@ -10,7 +10,6 @@ from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBucket, Trial
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.options import NoRules
 from batchlimit.reservoir.outage import borrow
 from batchlimit.reservoir.requests import Prefetch
 from batchlimit.reservoir.waiter import Verdict, Waiter
@@ -26,7 +25,7 @@ class RuleInForce:
         state: KeyState,
         admission: QueueAdmission,
         prefetch: Prefetch,
-        rules: OverridesCache | NoRules,
+        rules: OverridesCache,
         code: KeyRule,
         policy: FailurePolicy,
     ) -> None:

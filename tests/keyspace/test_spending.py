@@ -22,10 +22,11 @@ from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
-from batchlimit.reservoir.options import Instance, NoRules, Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, TimeBatch, Usage
 from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
+from tests.reservoir.world import NoRules
 from tests.sync.stage import Clock
 
 HUNDRED = Quota(100.0, 100)
@@ -62,16 +63,16 @@ class Told(NoRules):
     """Overrides as of now."""
 
     def __init__(self, *overrides: Override) -> None:
+        super().__init__()
         self.in_force = InForce.at(Overrides(3, overrides), 0.0)
 
 
 class Heard(NoRules):
     """Overrides that are to be looked at from now on, and what was told of them."""
 
-    looks_at = NOW
-
     def __init__(self, heard: list[tuple[int, float]]) -> None:
-        self.heard = heard
+        super().__init__()
+        self.looks_at, self.heard = NOW, heard
 
     def hear(self, told: int, now: float) -> None:
         self.heard.append((told, now))
@@ -92,7 +93,7 @@ class Keys:
         usual: dict[str, Any] = {"sizer": FixedBatch(1), "revision": revision}
         made = Options(**(usual | options))
         self.dormant = DormantKeys(made.idle_after, made.max_keys)
-        self.instance = Instance("a", itertools.count(1), 0.0)
+        self.instance = Instance("a", itertools.count(1), 0.0, NoRules())
         if overrides:
             self.instance = Instance("a", itertools.count(1), 0.0, rules=Told(*overrides))
         self.settled: list[tuple[Quota, int, bool]] = []

@@ -17,11 +17,12 @@ from batchlimit.quota.lookup import NOTHING, quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.quota.overrides.known import OverridesCache, Published
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.options import NoRules, Options
+from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
+from tests.reservoir.world import NoRules
 
 KEY = "key"
 NAMES = "ABC"
@@ -171,8 +172,7 @@ class Limiter:
         )
         self.handle = next((each.tokens for each in self.entries.values()), None)
         keyspace.disown()
-        if isinstance(self.rules, OverridesCache):
-            self.rules.after_fork()
+        self.rules.after_fork()
         self._births = 0
         self._begin()
 
@@ -348,15 +348,14 @@ class Limiter:
         """The next instant, by its clock, at which it does something by itself."""
         reservoir = self.reservoir
         return min(
-            [self.keyspace.dormant.due, *(each.wakes_at for each in self.callers)]
-            + ([self.rules.next_end] if isinstance(self.rules, OverridesCache) else [])
+            [self.keyspace.dormant.due, self.rules.next_end, *(each.wakes_at for each in self.callers)]
             + ([] if reservoir is None else [reservoir.lifecycle.due()])
         )
 
     def tick(self) -> None:
         """Do what is due."""
         now = self.clock()
-        if isinstance(self.rules, OverridesCache) and self.rules.expire():
+        if self.rules.expire():
             self._reconsider()
         for caller in [each for each in self.callers if each.wakes_at <= now]:
             self._walk(caller)

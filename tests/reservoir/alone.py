@@ -11,7 +11,7 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Retired, Wait, Waiter
 from batchlimit.stores import MemoryStore
-from tests.reservoir.world import Waking
+from tests.reservoir.world import NoRules, Waking
 
 _KEY = "key"
 _TICK = 1e-6
@@ -24,7 +24,7 @@ class Alone:
         self.now = 1000.0
         self._quota, self.round_trip, self._chance = quota, round_trip, chance
         self._store = MemoryStore(clock=lambda: self.now + _TICK / 2)  # it cuts off what is smaller than one
-        self._instance = Instance("a", itertools.count(1), 0.0)
+        self._instance = Instance("a", itertools.count(1), 0.0, NoRules())
         self._options = Options(sizer=sizer)
         self._reservoir = Reservoir(quota, self._instance, self._options, self.now)
 

@@ -1,6 +1,7 @@
 """What a bucket might say, an event that counts, and the measure of the promise."""
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
-from batchlimit.reservoir.options import Instance, NoRules, Options
+from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 
 SECOND = 1_000_000
@@ -40,6 +41,17 @@ class Moody:
         return 0
 
 
+class NoRules(OverridesCache):
+    """Overrides that nobody sets, and at which nobody looks."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 0.0, lambda: None)
+        self.looks_at = math.inf
+
+    def hear(self, told: int, now: float) -> None:
+        pass
+
+
 def made(
     quota: Quota | KeyRule,
     now: float = 0.0,
@@ -48,11 +60,11 @@ def made(
     count: InstanceCount | None = None,
     policy: FailurePolicy = CLOSED,
     snapshot: KeySnapshot | None = None,
-    rules: OverridesCache | NoRules | None = None,
+    rules: OverridesCache | None = None,
     **options: Any,
 ) -> Reservoir:
     """A reservoir of the instance `a`, for the key `key`."""
-    instance = Instance("a", itertools.count(1), since, count or InstanceCount(), rules or NoRules())
+    instance = Instance("a", itertools.count(1), since, rules or NoRules(), count or InstanceCount())
     return Reservoir(quota, instance, Options(**options), now, key="key", policy=policy, snapshot=snapshot)
 
 

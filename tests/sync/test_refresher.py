@@ -21,6 +21,7 @@ from batchlimit.sync import store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
+from tests.reservoir.world import NoRules
 from tests.sync.stage import KEY, Clock, Stage, nothing, until
 
 TEN = Quota(100.0, 1000)
@@ -130,7 +131,7 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
     """It has looked through its inbox, and not noted yet until when it sleeps: so nobody rings."""
     refresher = Refresher(clock, GuardedStore(Piped(), 1.0), lambda entry: None, lambda: math.inf, nothing)
     refresher._thread = threading.current_thread()  # so that none is started
-    reservoir = Reservoir(TEN, Instance("a", iter(()), clock.now), Options(), clock.now)
+    reservoir = Reservoir(TEN, Instance("a", iter(()), clock.now, NoRules()), Options(), clock.now)
     entry = KeyEntry(KEY, reservoir, refresher._store, clock, refresher.watch, refresher.finish)
     entry.due = clock.now + 1.0
     slept: list[float] = []
@@ -198,7 +199,7 @@ def test_the_refund_of_a_caller_who_is_interrupted_twice_is_ended_by_the_backgro
         raise KeyboardInterrupt
 
     handed: list[Callable[[], object]] = []
-    reservoir = Reservoir(TEN, Instance("a", count(1), clock.now), Options(), clock.now)
+    reservoir = Reservoir(TEN, Instance("a", count(1), clock.now, NoRules()), Options(), clock.now)
     entry = KeyEntry(KEY, reservoir, GuardedStore(Stage(), 1.0), clock, lambda entry: None, handed.append)
     with monkeypatch.context() as interrupts:
         interrupts.setattr(store_calls, "give_back", interrupt)
