@@ -19,7 +19,7 @@ from batchlimit import (
     RateLimited,
     RateLimiter,
 )
-from batchlimit.admission import Admission, AsyncAdmission, admission, permit
+from batchlimit.admission import Admission, AsyncAdmission
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcurrencyLimiter
@@ -257,7 +257,7 @@ def _interrupted(n: int, room: bool) -> bool:
         backend = ConcurrencyLimiter(Fixed(1), queue=Queue(9, 0.001))
         other = None if room else backend.acquire()
         both = Admission(rates, backend)
-        interrupter = Interrupter(n, *(str(each.__file__) for each in (admission, permit)), under_lock=True)
+        interrupter = Interrupter(n, "admission/admission", "admission/permit", under_lock=True)
 
         def call() -> None:
             try:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from batchlimit import AsyncRateLimiter, Quota
-from batchlimit.aio import awaitable, guarded_store, home, key_entry, registry
 from batchlimit.batching import FixedBatch
 from batchlimit.rules import RuleFile
 from batchlimit.stores import MemoryStore
@@ -15,14 +14,14 @@ from tests.aio.stage import KEY, SLOW
 from tests.sync.interrupter import Interrupter
 
 HUNDRED = Quota(SLOW, 100)
-FILES = [str(module.__file__) for module in (awaitable, guarded_store, home, key_entry, registry)]
+RULES = [f"aio/{each}" for each in ("awaitable", "guarded_store", "home", "key_entry", "registry")]
 
 pytestmark = pytest.mark.usefixtures("far_away")
 
 
 async def interrupted_at(n: int, limiter: AsyncRateLimiter) -> bool:
     """Interrupt the binding at its nth line, and use the limiter after that; return whether it has so many lines."""
-    interrupter = Interrupter(n, *FILES, under_lock=True)
+    interrupter = Interrupter(n, *RULES, under_lock=True)
     was_interrupted = interrupter.run(limiter._registry.settle_in)
     await limiter.peek(KEY)  # hits do not bind
     assert await limiter.try_acquire(KEY), interrupter.line

@@ -9,7 +9,6 @@ import pytest
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir import requests
 from batchlimit.reservoir.requests import first_look, low_mark, next_look
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
@@ -203,7 +202,7 @@ def is_interrupted(n: int, change: str) -> bool:
     entry = Entry(RICH, sizer=FixedBatch(BATCH))
     one, fetch = entry.reservoir, entry.fetch(entry.join(BATCH))
     work: list[Callable[[], object]] = [lambda: entry.grant(fetch, 0.05, 2 * BATCH), lambda: one.requests.ask(0.06)]
-    interrupter = Interrupter(n, requests.__file__, under_lock=True)
+    interrupter = Interrupter(n, "reservoir/requests", under_lock=True)
     if change == "a request begins":
         work.pop(0)()
     was_interrupted = interrupter.run(work[0])

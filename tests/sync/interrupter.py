@@ -8,15 +8,19 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 
+import batchlimit
 from batchlimit import RateLimiter
 from batchlimit.sync.key_entry import KeyEntry
 from tests.depth import depth
 from tests.sync.stage import DEADLINE, start
+
+LIBRARY = Path(batchlimit.__file__).parent
 
 
 def lines_interrupted(interrupted_at: Callable[[int], bool]) -> int:
@@ -28,14 +32,15 @@ def lines_interrupted(interrupted_at: Callable[[int], bool]) -> int:
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt in its thread at the nth line that it comes to: of these files, outside `with` lines.
+    """Raises KeyboardInterrupt in its thread at the nth line that it comes to: of these modules, outside `with` lines.
 
     (At the end of a `with` its line is traced once more, before the lock is let go; no signal is handled there.)
     """
 
-    def __init__(self, n: int, *files: str, under_lock: bool) -> None:
+    def __init__(self, n: int, *modules: str, under_lock: bool) -> None:
+        """`modules` are paths below batchlimit/, as in "sync/limiter"."""
         self._left = n
-        self._files = files
+        self._files = {str((LIBRARY / f"{each}.py").resolve(strict=True)) for each in modules}
         self._under_lock = under_lock
         self.line = "no line"
 

@@ -11,23 +11,21 @@ from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.keyspace import from_memory, several
+from batchlimit.keyspace import from_memory
 from batchlimit.keyspace.from_memory import FromMemory
-from batchlimit.reservoir import admission, requests, reservoir, tokens, wait_queue
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import acquire_all, key_entry, store_calls, waiting_thread
+from batchlimit.sync import key_entry, store_calls
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start, together
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
 RULES = [
-    str(each.__file__)
-    for each in (
-        acquire_all, several, waiting_thread, store_calls, key_entry, requests, wait_queue, admission, reservoir, tokens
-    )
-]  # fmt: skip
+    *(f"sync/{each}" for each in ("acquire_all", "waiting_thread", "store_calls", "key_entry")),
+    *(f"reservoir/{each}" for each in ("requests", "wait_queue", "admission", "reservoir", "tokens")),
+    "keyspace/several",
+]
 
 
 class Piped(Stage):
@@ -180,7 +178,7 @@ def _interrupted_hit(n: int) -> bool:
     clock = Clock()
     limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(10), clock=clock)
     limiter.acquire_all(dict.fromkeys(THREE, 1))
-    interrupter = Interrupter(n, str(from_memory.__file__), *RULES, under_lock=True)
+    interrupter = Interrupter(n, "keyspace/from_memory", *RULES, under_lock=True)
     if not start(lambda: interrupter.run(lambda: limiter.decide_all(dict.fromkeys(THREE, 2)))).result(DEADLINE):
         return False
     interrupter.left_all_sound(limiter, *THREE, most=10)

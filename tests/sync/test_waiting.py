@@ -16,33 +16,11 @@ from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnav
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.batching import FixedBatch
-from batchlimit.keyspace import kept_keys, key_spend, keyspace, spending
-from batchlimit.reservoir import (
-    admission,
-    bucket_view,
-    corrections,
-    denial_cache,
-    fallback,
-    forecast,
-    key_state,
-    lifecycle,
-    outage,
-    requests,
-    reservoir,
-    sizing,
-    wait_queue,
-)
-from batchlimit.reservoir import tokens as tokens_module
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import (
     key_entry,
-    registry,
-    slow_path,
-    spends,
-    store_calls,
     waiting_thread,
 )
-from batchlimit.sync import limiter as limiter_module
 from tests.apis.test_waiting import is_empty, refund, stand_in_line
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
@@ -339,8 +317,7 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
     limiter = RateLimiter(stage, Quota(100.0, 10), sizer=FixedBatch(1), clock=clock)
-    files = [str(each.__file__) for each in (key_entry, store_calls, waiting_thread)]
-    interrupter = Interrupter(n, *files, under_lock=False)
+    interrupter = Interrupter(n, "sync/key_entry", "sync/store_calls", "sync/waiting_thread", under_lock=False)
     first = start(lambda: interrupter.run(lambda: limiter.try_acquire(KEY, 4)))
     until(lambda: first.done() or gate.reached)
     second = start(lambda: limiter.acquire(KEY, 10))
@@ -366,30 +343,12 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 
 
 RULES = [
-    limiter_module.__file__,
-    slow_path.__file__,
-    waiting_thread.__file__,
-    store_calls.__file__,
-    key_entry.__file__,
-    sizing.__file__,
-    wait_queue.__file__,
-    denial_cache.__file__,
-    requests.__file__,
-    admission.__file__,
-    reservoir.__file__,
-    fallback.__file__,
-    forecast.__file__,
-    key_state.__file__,
-    lifecycle.__file__,
-    outage.__file__,
-    tokens_module.__file__,
-    bucket_view.__file__,
-    kept_keys.__file__,
-    keyspace.__file__,
-    registry.__file__,
-    key_spend.__file__,
-    spending.__file__,
-    spends.__file__,
+    *(f"sync/{each}" for each in ("limiter", "slow_path", "waiting_thread", "store_calls", "key_entry", "registry")),
+    "sync/spends",
+    *(f"keyspace/{each}" for each in ("kept_keys", "keyspace", "key_spend", "spending")),
+    *(f"reservoir/{each}" for each in ("sizing", "wait_queue", "denial_cache", "requests", "admission", "reservoir")),
+    *(f"reservoir/{each}" for each in ("fallback", "forecast", "key_state", "lifecycle", "outage", "tokens")),
+    "reservoir/bucket_view",
 ]
 
 
@@ -524,7 +483,7 @@ def test_who_leaves_once_more_after_an_interrupt_gets_its_tokens_back_once(
         assert limiter.try_acquire(KEY, 2)
         caller = waiting_thread.WaitingThread(limiter._registry.live_entry(KEY), 3, NO_WAIT)
         assert caller.wait() is not None
-        interrupter = Interrupter(n, corrections.__file__, under_lock=True)
+        interrupter = Interrupter(n, "reservoir/corrections", under_lock=True)
         was = interrupter.run(caller.leave)
         caller.leave()
         interrupter.left_all_sound(limiter, KEY, most=8)
