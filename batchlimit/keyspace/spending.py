@@ -16,7 +16,6 @@ from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
-from batchlimit.quota.overrides.overrides import InForce
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
 from batchlimit.reservoir.options import Instance, Options

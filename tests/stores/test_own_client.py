@@ -19,7 +19,10 @@ HIDES = "did not answer in time .*; its client repeats calls that fail, which hi
 @pytest.mark.parametrize(("retries", "told"), [(1, HIDES), (0, "Connection refused")])
 def test_a_late_call_of_threads_says_that_the_client_repeats(retries: int, told: str) -> None:
     client = redis.Redis(port=free_port(), retry=Retry(LONG, retries))
-    with RateLimiter(client, "5/minute", deadline=0.02 if retries else 30.0) as limiter, pytest.raises(StoreUnavailable, match=told):
+    with (
+        RateLimiter(client, "5/minute", deadline=0.02 if retries else 30.0) as limiter,
+        pytest.raises(StoreUnavailable, match=told),
+    ):
         _at_once(limiter).decide("ann")
 
 
