@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, cast
 
@@ -25,7 +25,6 @@ from tests.aio.loop import virtual_loop
 from tests.garbage import kept
 from tests.integrations.asgi import App, Hello, call, http, part, start, websocket
 
-Test = Callable[[], Coroutine[Any, Any, None]]
 pytestmark = pytest.mark.virtual_time
 IP = Rule("ip", "2/minute", key="ip:{ip}")
 LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=lambda r: r.status == 401)
@@ -364,11 +363,6 @@ async def test_forwarding_fields_that_nobody_trusts_are_told_once(caplog: pytest
     assert len([each for each in caplog.records if "proxies=TrustedProxies" in each.getMessage()]) == 1
 
 
-async def test_a_request_without_a_peer_has_no_address() -> None:
-    async with limited(Hello(), IP) as middleware:
-        assert (await call(middleware, http(client=None))).status == 403
-
-
 async def test_strange_paths_are_limited_like_any_other() -> None:
     async with limited(Hello(), Rule("items", "9/hour", key="item:{id}", match="/items/{id}"), IP) as middleware:
         for path in ("/items/" + "x" * 10_000, "/items/\udcff\udcfe", "/items/\x00", "//", "", "/items/a:b"):
@@ -591,18 +585,6 @@ async def test_a_limiter_of_somebody_else_is_not_closed() -> None:
         async with Server(middleware):
             pass
         assert await limiter.try_acquire("ip:somebody")
-
-
-async def test_an_application_without_a_lifespan_has_its_limiter_with_the_first_request() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["type"] == "http", "no lifespan here"
-        await send(start())
-        await send(part(b"hello"))
-
-    middleware = RateLimitMiddleware(app, "memory://", [IP])
-    with pytest.raises(AssertionError, match="no lifespan here"):
-        await call(middleware, {"type": "lifespan"}, {"type": "lifespan.startup"})
-    assert (await call(middleware, http())).status == 200
 
 
 def test_a_limit_in_memory_says_that_it_is_of_one_process(caplog: pytest.LogCaptureFixture) -> None:

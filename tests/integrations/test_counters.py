@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from batchlimit.integrations.checks import Checks
-from batchlimit.integrations.counters import Counters, RuleCounts, Tally
+from batchlimit.integrations.counters import Counters, RuleCounts
 from batchlimit.rules import Rule
 from tests.sync.stage import Clock
 
@@ -34,13 +34,3 @@ def test_no_count_is_lost_among_threads() -> None:
     found = counters.statistics()
     assert (found.requests, found.unmatched) == (THREADS * TIMES, 0)
     assert found.rules["all"] == RuleCounts(matched=THREADS * TIMES, faults=THREADS * TIMES)
-
-
-def test_to_read_a_count_counts_nothing() -> None:
-    counters = Counters([Rule("all", "1/s", key="all"), Rule("a", "1/s", key="a")], 1.0, Clock(), Checks(False))
-    counters.together["all", "a"] = Tally()
-    for _ in range(3):
-        next(counters.rules["all"].refused)
-        next(counters.together["all", "a"].matched)
-    found = [counters.statistics().rules for _ in range(2)]
-    assert found == [{"all": RuleCounts(matched=3, refused=3), "a": RuleCounts(matched=3)}] * 2

@@ -13,7 +13,7 @@ from rest_framework.request import Request as RestRequest
 from batchlimit import Decision, FailurePolicy, Quota, RateLimiter
 from batchlimit.integrations import asgi, django, fastapi, wsgi
 from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions
-from batchlimit.integrations.enforcement.outcome import Outcome, in_shadow
+from batchlimit.integrations.enforcement.outcome import Outcome
 from batchlimit.integrations.enforcement.plan import Bill
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, Rules
@@ -97,14 +97,6 @@ def test_a_view_sees_nothing_where_nothing_is_charged(serving: Callable[..., Any
         assert told(served, "/search") == {}
 
 
-@pytest.mark.parametrize("name", ["asgi", "wsgi"])
-def test_no_rule_for_routes_is_needed(name: str) -> None:
-    with FACES[name]([Rule("all", "5/hour", key="all:{user}")]) as served:
-        assert told(served, "/hello") == {"all": [True, 5, 4, 0, "store"]}
-    with FACES[name]([Rule("all", "5/hour", key="all:{user}", charge=[401])]) as served:
-        assert [told(served, "/hello") for _ in range(2)] == [{"all": [True, 5, 4, 0, "store"]}] * 2
-
-
 def test_a_request_that_no_middleware_has_seen_is_an_error() -> None:
     for stranger in (RequestFactory().get("/"), {"type": "http"}, {"REQUEST_METHOD": "GET"}, object()):
         with pytest.raises(LookupError, match="no rules were held against this request"):
@@ -167,15 +159,3 @@ def test_reset_after_is_told_of_tokens_in_memory() -> None:
     assert (found.source, found.quota) == ("local", Quota.parse("100/s burst 1000"))
     assert found.reset_after == pytest.approx((1000 - found.remaining) / 100)
     assert asgi.decisions is decisions
-
-
-@pytest.mark.parametrize(("known", "again", "limit"), [(None, 7200.0, 1), (Quota.parse("2/s"), 1.0, 2)])
-def test_the_quota_that_an_operator_has_set_is_told_in_place_of_the_rule(
-    known: Quota | None, again: float, limit: int
-) -> None:
-    rule = Rule("all", "1/hour", key="all")
-    left = {"all": (0, known, None)}
-    seen = decisions({SHOWN: (Bill([(rule, "all", 1)]), left, None, None)})["all"]
-    assert (seen.limit, seen.quota) == (limit, known or rule.quota)
-    admitted = Decision(True, 2, 0, 0.0, 0.0, "store", known)
-    assert in_shadow(admitted, rule, 2).retry_after == pytest.approx(again)

@@ -8,8 +8,7 @@ import pytest
 
 from batchlimit import ConcurrencyLimiter
 from batchlimit.integrations import asgi, wsgi
-from batchlimit.integrations.checks import Checks
-from batchlimit.integrations.counters import Counters, Faults
+from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement import Response
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
@@ -125,12 +124,3 @@ def test_a_function_of_a_concurrency_limit_that_raises_is_told_once_a_minute(cap
         "partition",
         "priority",
     ]
-
-
-def test_a_fault_of_two_rules_is_told_once_and_counted_by_both(caplog: pytest.LogCaptureFixture) -> None:
-    rules = [Rule("one", "1/s", key="one"), Rule("two", "1/s", key="two")]
-    counters = Counters(rules, 1.0, Clock(), Checks(False))
-    for _ in range(2):
-        counters.fault("ask", ["one", "two"], "failed: %s", ValueError())
-    assert [each.faults for each in counters.statistics().rules.values()] == [2, 2]
-    assert len(caplog.messages) == 1

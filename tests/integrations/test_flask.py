@@ -15,7 +15,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
-from batchlimit.rules import Rule, Rules, RulesError
+from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.garbage import kept
 from tests.integrations.structured import read_limits
@@ -217,14 +217,6 @@ def test_a_view_that_is_refused_is_answered_like_any_other(limited: Make) -> Non
     for reply in replies:
         assert list(read_limits(fields(reply))) == ["none"]
         assert reply.headers["cache-control"] == "no-store"
-
-
-def test_a_key_that_no_rule_has_is_an_error_where_it_is_written(limited: Make) -> None:
-    service = limited(SEARCH)
-    with pytest.raises(RulesError, match=r"did you mean 'search:\{user\}'"):
-        service.limits.limited("serch:{user}")
-    with pytest.raises(RulesError, match="never fit"):
-        service.limits.limited("search:{user}", cost=6)
 
 
 @pytest.mark.parametrize("early", [True, False])

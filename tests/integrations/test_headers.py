@@ -64,18 +64,6 @@ def test_no_integer_is_too_large_for_a_field(rate: float, left: int) -> None:
     assert 1 <= limit.t < 10**15
 
 
-def test_every_rule_is_told_in_order() -> None:
-    limits = told(applied("5/s", 4, name="login"), applied("9/s", 3, name="all", key="all"))
-    assert list(limits) == ["login", "all"]
-    assert [each.r for each in limits.values()] == [4, 3]
-
-
-def test_a_quota_that_changed_is_told_anew() -> None:
-    fields = Fields(secret=b"s")
-    assert read_limits(dict(fields.of([applied("5/s", 4)])))["api"].q == 5
-    assert read_limits(dict(fields.of([applied("7/s", 4)])))["api"].q == 7
-
-
 def test_what_is_said_by_a_quota_is_written_once_though_each_key_has_an_equal_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,29 +141,11 @@ def test_retry_after_is_spread() -> None:
     assert values == {b"100", b"105", b"110"}
 
 
-@pytest.mark.parametrize("seconds", [math.inf, None])
-def test_where_it_is_never_there_is_no_retry_after(seconds: float | None) -> None:
-    assert Fields().refused([applied("0/s", 0)], seconds)[-1][0] == b"ratelimit"
-
-
-def test_a_cost_that_never_fits_is_told_no_time() -> None:
-    limit = read_limits(dict(Fields().refused([applied("5/minute", 0)], math.inf)))["api"]
-    assert limit[:4] == (5, 60, 0, None)
-
-
 def test_a_time_that_nobody_waits_for_is_no_longer_than_a_field_can_tell() -> None:
     told = dict(Fields("both", wall=lambda: 1e18).refused([applied("5/minute", 0)], 1e31))
     assert read_limits(told)["api"].t == 10**15 - 1
     assert len(told[b"retry-after"]) <= 16
     assert told[b"x-ratelimit-reset"] == b"999999999999999"
-
-
-def test_a_refusal_tells_the_rule_and_when_to_return() -> None:
-    assert [name for name, _ in Fields().refused([applied("5/s", 0)], 3.0)] == [
-        headers.POLICY,
-        headers.RATELIMIT,
-        headers.RETRY_AFTER,
-    ]
 
 
 @pytest.mark.parametrize(

@@ -81,27 +81,6 @@ def test_fields_tell_the_quota_that_holds_for_each_key(site: Site) -> None:
     assert told(site.admit("/user", "bob").headers) == {"user": (10, 3600)}
 
 
-def test_fields_tell_what_holds_for_the_rule_of_a_route(site: Site) -> None:
-    site.override("route:*", "2/minute")
-    for _ in range(3):
-        assert told(site.ask("route:{user}").headers) == {"route": (2, 60)}
-
-
-def test_an_override_that_a_process_hears_of_is_told_from_then_on(site: Site) -> None:
-    assert told(site.admit("/user").headers) == {"user": (10, 3600)}
-    site.override("user:*", "20/hour")
-    site.clock.pass_by(10.0)  # what it had leased has ended
-    assert told(site.admit("/user").headers) == {"user": (20, 3600)}
-
-
-def test_a_cost_that_an_override_leaves_no_room_for_is_over_the_limit_and_no_fault(site: Site) -> None:
-    assert site.admit("/heavy").refusal is None
-    site.override("heavy", "3/hour")
-    refusal = site.admit("/heavy").refusal
-    assert refusal.status == 429
-    assert told(refusal.headers) == {"heavy": (3, 3600)}
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_legacy_fields_tell_it_too(asynchronous: bool, without_refresher: None) -> None:
     site = Site(asynchronous, 1, "legacy")

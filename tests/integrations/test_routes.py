@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchlimit.integrations.address import FailedIdentity
-from batchlimit.integrations.enforcement import Response, RouteLimit, unprotected
+from batchlimit.integrations.enforcement import Response, RouteLimit
 from batchlimit.integrations.enforcement.plan import known_of, mark, marks_of
 from batchlimit.rules import Request, Rule, RulesError
 from batchlimit.rules.request import NOTHING
@@ -29,22 +29,6 @@ def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules
     assert twin.counts("search") == {"matched": 1, "acquired": 1}
     assert twin.enforcer.statistics().unmatched == 0
     assert (twin.left("search:ann"), twin.left("all")) == (3, 99)
-
-
-def test_a_route_where_no_rules_are_is_refused_and_the_log_has_the_remedy_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    refusals = [unprotected("lost:{user}", "add the middleware") for _ in range(2)]
-    assert [(each.status, each.retry_after) for each in refusals] == [(503, 1.0)] * 2
-    remedy = "requests of a route are refused, which asks for 'lost:{user}': add the middleware"
-    assert caplog.messages == [remedy]
-
-
-def test_routes_that_ask_for_one_rule_at_different_costs_are_charged_each_its_own(make: Make) -> None:
-    twin = make(ALL, SEARCH)
-    for cost in (2, 1, 2):
-        assert twin.ask(RouteLimit("search:{user}", cost=cost), twin.admit(user="ann")) is None
-    assert twin.left("search:ann") == 0
 
 
 def test_a_refusal_is_that_of_the_rule_and_its_fields_are_those_of_the_response(make: Make) -> None:
@@ -71,14 +55,6 @@ def test_what_a_route_asks_for_is_not_waited_for(make: Make, cost: Any) -> None:
     twin = make(Rule("soon", "2/s burst 1", key="soon", match=None))
     told = [twin.ask(RouteLimit("soon", cost=cost), twin.admit()) for _ in range(2)]
     assert [refusal and refusal.rules for refusal in told] == [None, ("soon",)]
-
-
-def test_several_asks_of_one_rule_are_told_of_once(make: Make) -> None:
-    twin = make(SEARCH)
-    outcome = twin.admit(user="ann")
-    for _ in range(2):
-        assert twin.ask(RouteLimit("search:{user}"), outcome) is None
-    assert read_limits(dict(outcome.headers))["search"].r == 3
 
 
 def test_without_a_cost_or_charge_of_its_own_a_route_has_those_of_the_rule(make: Make) -> None:
@@ -152,11 +128,6 @@ def test_a_key_that_no_rule_has_is_an_error_at_the_start_and_a_503_later_told_on
     assert "'serch:{user}'" in record.getMessage()
 
 
-def test_a_cost_that_never_fits_is_an_error_at_the_start_too(make: Make) -> None:
-    with pytest.raises(RulesError, match="never fit"):
-        make(SEARCH).enforcer.check(RouteLimit("search:{user}", cost=6))
-
-
 @pytest.mark.parametrize("arguments", [{"key": "a b"}, {"key": "a", "cost": -1}, {"key": "a", "charge": "401"}])
 def test_a_limit_that_cannot_work_is_an_error_where_it_is_written(arguments: Any) -> None:
     with pytest.raises(RulesError):
@@ -188,14 +159,6 @@ def test_of_whom_nobody_can_say_who_asks_a_key_has_no_value(request_knows: Any, 
     assert known["ip"] == "192.0.2.1"
     with pytest.raises(OSError, match="away"):
         known["user"]
-
-
-def test_a_response_has_been_sent_whole_without_a_body_unless_it_says_otherwise() -> None:
-    assert Response(200) == Response(200, (), None, True, 0)
-
-
-def test_equal_limits_are_the_same() -> None:
-    assert len({RouteLimit("a", 2, charge=[401]) for _ in range(2)}) == 1
 
 
 def test_a_store_that_is_away_is_decided_by_the_rule(make: Make) -> None:

@@ -14,7 +14,6 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import run
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, charging
 from batchlimit.integrations.enforcement.charging import Underway
-from batchlimit.integrations.enforcement.plan import Bill
 from batchlimit.rules import Request, Rule, Rules
 from tests.awaiting import awaited
 from tests.nodes import await_fact
@@ -31,20 +30,6 @@ def rules(quota: str = "1/hour") -> Rules:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's patience ends because the machine is busy."""
     monkeypatch.setattr(charging, "_HOLD", 60.0)
-
-
-def test_a_key_is_open_until_the_last_of_its_responses_has_ended() -> None:
-    (login,), open_ones = list(rules()), Underway(Event)
-    charged = (login, "login", 1)
-    for _ in range(2):
-        open_ones.begin([charged])
-    (uncharged,) = Rules([Rule("all", "1/hour", key="login")])
-    assert not open_ones.among(Bill([(uncharged, "login", 1), (login, "other", 1)]).settled), (
-        "none gives back what this one did"
-    )
-    for left in ["login"], [], []:
-        open_ones.end("login")
-        assert [*open_ones.among([charged])] == left
 
 
 def test_who_was_refused_while_one_of_several_responses_ended_decides_once_more() -> None:

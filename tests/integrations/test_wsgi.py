@@ -220,17 +220,6 @@ def test_an_application_that_fails_is_charged_by_its_error_and_raises_it(limited
     assert service.left("x") == 10
 
 
-def test_a_second_start_of_a_response_has_the_fields_too(limited: Make) -> None:
-    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [])
-        start_response("500 Oh", [], ("kind", "error", "trace"))
-        return [b""]
-
-    reply = limited(app, IP).call()
-    assert [status for status, _ in reply.starts] == ["200 OK", "500 Oh"]
-    assert all(len(headers) == 2 for _, headers in reply.starts)
-
-
 @pytest.mark.parametrize("rules", [(IP,), (OWED,), (Rule("off", "0/s", key="off"),)])
 def test_the_middleware_keeps_to_wsgi_on_both_of_its_sides(limited: Make, rules: tuple[Rule, ...]) -> None:
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
