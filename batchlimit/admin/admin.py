@@ -165,15 +165,13 @@ class Admin(Closing, Unique):
             >>> [each.name for each in admin.apply({"search:*": "10/s"}, prune=True).removed]
             ['export']
         """
-        made: list[Difference] = []
 
-        def change(overrides: Overrides, now: float) -> Change:
-            made[:] = [difference(overrides, wished(wanted, why, self._who, now), now, prune=prune)]
-            planned = applying(overrides, made[0], self._who, why, now)
-            return planned._replace(texts={}) if dry_run else planned
+        def change(overrides: Overrides, now: float) -> tuple[Change, Difference]:
+            found = difference(overrides, wished(wanted, why, self._who, now), now, prune=prune)
+            planned = applying(overrides, found, self._who, why, now)
+            return planned._replace(texts={}) if dry_run else planned, found
 
-        self._ledger.make(change)
-        return made[0]
+        return self._ledger.make(change)
 
     def hold(self, name: str, until: Until, *, why: str = "") -> Override:
         """Admit nothing for a key, or for all keys that match a pattern, for a time. Errors are those of `set`.
@@ -248,7 +246,7 @@ class Admin(Closing, Unique):
             >>> Admin(MemoryStore()).unset("search:ann")
             ()
         """
-        before = self._ledger.make(lambda overrides, now: removal(overrides, list(names), self._who, why, now))
+        before = self._ledger.make(lambda there, now: (removal(there, list(names), self._who, why, now), there))
         return tuple(name for name in map(check_name, names) if name in before.by_name)
 
     def clock(self) -> float:

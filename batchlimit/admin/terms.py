@@ -3,7 +3,7 @@
 import getpass
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from batchlimit.base.redaction import shown
 from batchlimit.errors import RulesChanged
@@ -13,6 +13,8 @@ from batchlimit.quota.overrides.overrides import Change, Overrides
 from batchlimit.quota.overrides.plan import Until, end_of, setting
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import RuleStore
+
+T = TypeVar("T")
 
 
 class Terms(TypedDict, total=False):
@@ -97,31 +99,28 @@ class Ledger:
 
     def put(self, override: Callable[[float], Override], who: str, *, shortens: bool = True) -> Override:
         """Set an override, and return the one that counts: without `shortens` that may be a hold that ends later."""
-        made: list[Override] = []
 
-        def change(overrides: Overrides, now: float) -> Change:
+        def change(overrides: Overrides, now: float) -> tuple[Change, Override]:
             wish = override(now)
             there = overrides.by_name.get(wish.name)
-            made[:] = [wish.covering(there)]
-            if not shortens and there is not None and there.is_hold and there.outlasts(made[0]):
-                made[:] = [there]
-                return Change(overrides.revision, {}, who)
-            return setting(overrides, made[0], who, now)
+            made = wish.covering(there)
+            if not shortens and there is not None and there.is_hold and there.outlasts(made):
+                return Change(overrides.revision, {}, who), there
+            return setting(overrides, made, who, now), made
 
-        self.make(change)
-        return made[0]
+        return self.make(change)
 
-    def make(self, plan: Callable[[Overrides, float], Change]) -> Overrides:
-        """Make a change, by what stands there now, and return that; make it anew if something else was changed."""
+    def make(self, plan: Callable[[Overrides, float], tuple[Change, T]]) -> T:
+        """Make a change, planned by what stands there now; return what comes of it. If that was changed, plan anew."""
         overrides, now = self.look()
         for _ in range(_TRIES):
-            change = plan(overrides, now)
+            change, result = plan(overrides, now)
             if not change.texts:
-                return overrides
+                return result
             made, revision = self.rules.change(change)
             if made:
                 self._seen = overrides.changed(revision, change.texts)
-                return overrides
+                return result
             before = overrides
             overrides, now = self.look()
             for name in change.texts:  # somebody else may have changed what was to be changed

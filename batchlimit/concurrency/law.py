@@ -127,6 +127,10 @@ class CountingLaw:
         """How many calls may be under way now."""
         return self._limit
 
+    def update(self, sample: Sample) -> int:
+        """Return the limit; a call changes nothing."""
+        return self._limit
+
 
 class EstimatingLaw:
     """A law whose limit is an estimate, rounded down: `_smoothing` is the weight of a new one."""

@@ -32,10 +32,6 @@ class Fixed(CountingLaw):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._limit})"
 
-    def update(self, sample: Sample) -> int:
-        """Return the limit, whatever happened."""
-        return self._limit
-
 
 class Settable(Fixed):
     """The limit that the application set last, from any thread.
@@ -172,10 +168,6 @@ class Gitaly(CountingLaw):
 
     def __repr__(self) -> str:
         return f"<Gitaly {self._limit} of {self._minimum}..{self._maximum}>"
-
-    def update(self, sample: Sample) -> int:
-        """Return the limit; a call changes nothing."""
-        return self._limit
 
     def calibrate(self, events: Sequence[str], now_ns: int) -> int:
         """Take one step for a period: one decrease, however many reasons there were, or one increase for none."""
