@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from batchlimit.base.setting import between, function, whole
+from batchlimit.base.setting import between, function, of_kind, whole
 
 if TYPE_CHECKING:
     from batchlimit.concurrency.critical_section import SheddablePermits
@@ -58,10 +58,9 @@ class Shedding:
         function("key", self.key)
 
 
-def check_shedding(shedding: object, watchers: object) -> None:
+def check_shedding(shedding: Shedding | None, watchers: object) -> None:
     """Raise TypeError for what is no Shedding, ValueError for one that would never end a call."""
-    if not isinstance(shedding, Shedding | None):
-        raise TypeError(f"shedding must be like Shedding(after=3), not {shedding!r}")
+    of_kind("shedding", shedding, Shedding | None, "like Shedding(after=3)")
     if shedding is not None and not watchers and shedding.over is None:
         raise ValueError("shedding needs watchers, whose reasons to back off persist, or Shedding(over=3)")
 

@@ -25,7 +25,35 @@ def p95(rtts_ns: Sequence[int]) -> int:
     return percentile(rtts_ns, 0.95)
 
 
-class Periodic(WrappingLaw):
+class ObservingLaw(WrappingLaw):
+    """Tells `law` of many calls by one sample: a statistic of the `last` rtts."""
+
+    __slots__ = ("_dropped", "_ends_ns", "_in_flight", "_rtts_ns", "_start_ns", "_statistic")
+
+    def __init__(self, law: Law, statistic: Callable[[Sequence[int]], float], last: int | None = None) -> None:
+        super().__init__(law)
+        self._statistic = setting.function("statistic", statistic)
+        self._rtts_ns: deque[int] = deque(maxlen=last)
+        self._start_ns = self._in_flight = self._ends_ns = 0
+        self._dropped = False
+
+    def _observe(self, sample: Sample) -> None:
+        self._rtts_ns.append(sample.rtt_ns)
+        self._start_ns = sample.start_ns
+        self._in_flight = max(self._in_flight, sample.in_flight)
+        self._dropped = self._dropped or sample.dropped
+
+    def _decide(self, *, keep: bool) -> None:
+        """Update the law; the next sample is of later drops and calls in flight, and of these rtts too if they stay."""
+        rtt = int(self._statistic(tuple(self._rtts_ns)))
+        sample = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
+        self._in_flight, self._dropped = 0, False
+        if not keep:
+            self._rtts_ns.clear()
+        self.law.update(sample)
+
+
+class Periodic(ObservingLaw):
     """Keeps the last observations and takes one decision a period, as Klaviyo's query service does around its AIMD.
 
     A period begins where its first call ends, and lasts `every` seconds. The first call that ends after it brings the
@@ -53,33 +81,30 @@ class Periodic(WrappingLaw):
         20
     """
 
-    __slots__ = ("_ends_ns", "_every_ns", "_observed", "_statistic")
+    __slots__ = ("_every_ns",)
 
     def __init__(
         self, law: Law, *, every: float = 3.0, statistic: Callable[[Sequence[int]], float] = p95, last: int = 1000
     ) -> None:
-        super().__init__(law)
+        super().__init__(law, statistic, setting.whole("last", last))
         self._every_ns = setting.nanoseconds("every", every, 1e-9)
-        self._statistic = setting.function("statistic", statistic)
-        self._observed = ObservedCalls(setting.whole("last", last))
-        self._ends_ns: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Periodic {self.law!r}: {len(self._observed.rtts_ns)} observations>"
+        return f"<Periodic {self.law!r}: {len(self._rtts_ns)} observations>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if a period is over; then count the call."""
         if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
             end = sample.start_ns + sample.rtt_ns
-            if self._ends_ns is None or end >= self._ends_ns:
-                if self._observed.rtts_ns:
-                    self.law.update(self._observed.take(self._statistic))
+            if not self._rtts_ns or end >= self._ends_ns:
+                if self._rtts_ns:
+                    self._decide(keep=True)
                 self._ends_ns = end + self._every_ns
-            self._observed.add(sample)
+            self._observe(sample)
         return self.law.limit
 
 
-class Tumbling(WrappingLaw):
+class Tumbling(ObservingLaw):
     """Takes one decision every `calls` calls, or every `every` seconds if that is sooner.
 
     The call that fills a window counts in it, and brings the decision. The first call that ends after the time of a
@@ -104,7 +129,7 @@ class Tumbling(WrappingLaw):
         20
     """
 
-    __slots__ = ("_calls", "_ends_ns", "_every_ns", "_observed", "_statistic")
+    __slots__ = ("_calls", "_every_ns")
 
     def __init__(
         self,
@@ -114,56 +139,23 @@ class Tumbling(WrappingLaw):
         every: float | None = None,
         statistic: Callable[[Sequence[int]], float] = p95,
     ) -> None:
-        super().__init__(law)
+        super().__init__(law, statistic)
         self._calls = setting.whole("calls", calls)
         self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)
-        self._statistic = setting.function("statistic", statistic)
-        self._observed = ObservedCalls()
-        self._ends_ns = 0
 
     def __repr__(self) -> str:
-        return f"<Tumbling {self.law!r}: {len(self._observed.rtts_ns)} of {self._calls} calls>"
+        return f"<Tumbling {self.law!r}: {len(self._rtts_ns)} of {self._calls} calls>"
 
     def update(self, sample: Sample) -> int:
         """Decide, if the time of a window is over; count the call; decide, if it fills a window."""
         if 0 <= sample.rtt_ns <= setting.LONGEST_NS:
-            rtts_ns, end = self._observed.rtts_ns, sample.start_ns + sample.rtt_ns
             if self._every_ns is not None:
-                if rtts_ns and end >= self._ends_ns:
-                    self._decide()
-                if not rtts_ns:
+                end = sample.start_ns + sample.rtt_ns
+                if self._rtts_ns and end >= self._ends_ns:
+                    self._decide(keep=False)
+                if not self._rtts_ns:
                     self._ends_ns = end + self._every_ns
-            self._observed.add(sample)
-            if len(rtts_ns) >= self._calls:
-                self._decide()
+            self._observe(sample)
+            if len(self._rtts_ns) >= self._calls:
+                self._decide(keep=False)
         return self.law.limit
-
-    def _decide(self) -> None:
-        sample = self._observed.take(self._statistic)
-        self._observed.rtts_ns.clear()
-        self.law.update(sample)
-
-
-class ObservedCalls:
-    """The `last` rtts of calls, and of those since the last sample the most in flight and whether any dropped."""
-
-    __slots__ = ("_dropped", "_in_flight", "_start_ns", "rtts_ns")
-
-    def __init__(self, last: int | None = None) -> None:
-        self.rtts_ns: deque[int] = deque(maxlen=last)
-        self._start_ns = self._in_flight = 0
-        self._dropped = False
-
-    def add(self, sample: Sample) -> None:
-        """Count a call."""
-        self.rtts_ns.append(sample.rtt_ns)
-        self._start_ns = sample.start_ns
-        self._in_flight = max(self._in_flight, sample.in_flight)
-        self._dropped = self._dropped or sample.dropped
-
-    def take(self, statistic: Callable[[Sequence[int]], float]) -> Sample:
-        """Return one sample for all calls; the next one is about later drops and calls in flight. The rtts stay."""
-        rtt = int(statistic(tuple(self.rtts_ns)))
-        sample = Sample(self._start_ns, rtt, self._in_flight, self._dropped)
-        self._in_flight, self._dropped = 0, False
-        return sample
