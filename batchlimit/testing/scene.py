@@ -21,10 +21,9 @@ from batchlimit.shared.held_slots import Place, SlotLease
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED
 from batchlimit.testing.insides import VirtualRegistry, VirtualSlowPath
-from batchlimit.testing.virtual_time import VirtualTaskWakeup, VirtualThreadWakeup, VirtualTime
+from batchlimit.testing.virtual_time import VirtualTime
 
 Undo = Callable[[], None]
-_SECOND = 1_000_000_000
 
 
 def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
@@ -62,48 +61,31 @@ def _enter(permit: BaseSharedPermit, *_wait: object) -> None:
     permit._place = Place(SlotLease(math.inf), 0)
 
 
-class FrozenClock:
-    """Begins at an instant (ns), and goes on as virtual time does."""
+class MovedClock:
+    """Another clock (ns), so much ahead: a law that has learned is never told of an earlier time."""
 
-    def __init__(self, begins: int, time: VirtualTime) -> None:
-        self._begins, self._time, self._since = begins, time, time.elapsed
-
-    def __call__(self) -> int:
-        """Return the time (ns)."""
-        return self._begins + round((self._time.elapsed - self._since) * _SECOND)
-
-    def thread_wakeup(self) -> VirtualThreadWakeup:
-        return VirtualThreadWakeup(self._time)
-
-    def task_wakeup(self) -> VirtualTaskWakeup:
-        return VirtualTaskWakeup(self._time)
-
-
-class ResumedClock:
-    """The real clock, ahead of itself: a law that has learned is never told of an earlier time."""
-
-    def __init__(self, ahead: int) -> None:
-        self._ahead = ahead
+    def __init__(self, clock: Callable[[], int], ahead: int) -> None:
+        self._clock, self._ahead = clock, ahead
 
     def __call__(self) -> int:
         """Return the time (ns)."""
-        return time.monotonic_ns() + self._ahead
+        return self._clock() + self._ahead
 
 
 def frozen(virtual: VirtualTime, one: LockedGate | KeyedGates | Engine) -> Undo:
     """Have a gate go by this time that goes by the real one; a shared limiter goes by its store's."""
     real = time.monotonic_ns
-    if isinstance(one, Engine) or not (one.clock is real or isinstance(one.clock, FrozenClock | ResumedClock)):
+    if isinstance(one, Engine) or not (one.clock is real or isinstance(one.clock, MovedClock)):
         return lambda: None  # or it has a clock of its own
     find: Callable[[], LockedGate | KeyedGates | None] = weakref.ref(one)
-    clock = FrozenClock(one.clock(), virtual)
+    clock = MovedClock(virtual.nanoseconds, one.clock() - virtual.nanoseconds())
 
     def undo() -> None:
         if (one := find()) is not None:
             ahead = clock() - real()
-            one.tell_time(ResumedClock(ahead) if ahead > 0 else real, None)
+            one.tell_time(MovedClock(real, ahead) if ahead > 0 else real, None)
 
-    one.tell_time(clock, clock)
+    one.tell_time(clock, virtual)
     return undo
 
 

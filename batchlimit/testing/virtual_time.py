@@ -49,6 +49,18 @@ class VirtualTime:
         """Seconds since it began."""
         return self._now - _BEGINS
 
+    def nanoseconds(self) -> int:
+        """Return `elapsed`, as gates of concurrency limiters count."""
+        return round(self.elapsed * 1e9)
+
+    def thread_wakeup(self) -> "VirtualThreadWakeup":
+        """Return what a thread is to wait for at such a gate."""
+        return VirtualThreadWakeup(self)
+
+    def task_wakeup(self) -> "VirtualTaskWakeup":
+        """Return what a task is to wait for at such a gate."""
+        return VirtualTaskWakeup(self)
+
     def advance(self, length: float | str | timedelta) -> None:
         """Let so much time pass: seconds, text such as "1m" or a timedelta; else ValueError or TypeError."""
         self.move(self._now + _seconds_of(length) + _ROUNDING)
