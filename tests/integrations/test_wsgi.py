@@ -4,6 +4,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
@@ -15,9 +16,11 @@ from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware, RateLimitMiddleware
+from batchlimit.integrations.wsgi.middleware import WSGIExchange
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
+from tests.garbage import kept
 from tests.sync.stage import Clock, until
 
 PEER = "192.0.2.1"
@@ -201,6 +204,18 @@ def test_a_body_that_is_collected_amid_a_call_of_the_limiter_is_charged(
         gc.enable()
     until(lambda: refunds == [(f"bytes:{PEER}", 93)])
     assert service.app.statistics().rules["bytes"].faults == 0
+
+
+def test_a_body_that_fails_leaves_nothing_for_the_garbage_collector(limited: Make) -> None:
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        yield b"a"
+        raise KeyError("broken")
+
+    service = limited(app, OWED)
+    with kept(WSGIExchange) as left, suppress(KeyError):
+        list(service.app(request(), lambda status, headers, exc_info=None: lambda data: None))
+    assert left == []
 
 
 @pytest.mark.parametrize("app", [App(fails=True), lambda environ, start_response: 1 / 0])

@@ -175,8 +175,9 @@ class ResponseEnd:
     def end(self) -> None:
         """Tell of the end; a second time it does nothing."""
         ended, self._ended = self._ended, None
+        response, self._error = self._response(), None  # its traceback leads back here
         if ended is not None:
-            ended(self._response())
+            ended(response)
 
     def _response(self) -> Response:
         return Response(self._status, self._told, self._error, self._complete, self._sent)
