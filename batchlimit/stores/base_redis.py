@@ -99,18 +99,17 @@ class BaseRedisStore(Unique):
     ) -> Self:
         """Make a store for an address, as `from_url` does for a URL."""
         connect = cls._connector(address, connect_timeout, deadline)
-        store = cls(connect(), prefix=prefix)._owning(connect, connect_timeout, address)
-        store._within = deadline
-        return store
+        return cls(connect(), prefix=prefix)._owning(connect, address, connect_timeout, deadline)
 
     @classmethod
     def _connector(cls, address: Address, connect_timeout: float, deadline: float) -> Callable[[], Any]:
         factory.check_options(cls._api, address)
         return partial(cls._connected, address, factory.timeouts(connect_timeout, deadline))
 
-    def _owning(self, connect: Callable[[], Any], connect_timeout: float, address: Address) -> Self:
+    def _owning(self, connect: Callable[[], Any], address: Address, connect_timeout: float, deadline: float) -> Self:
         """From now on replace and close the client."""
-        self._connect, self._connect_timeout, self.is_prompt = connect, connect_timeout, self._is_prompt_at(address)
+        self._connect, self.is_prompt = connect, self._is_prompt_at(address)
+        self._connect_timeout, self._within = connect_timeout, deadline
         return self
 
     def __repr__(self) -> str:

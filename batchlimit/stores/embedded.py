@@ -172,7 +172,7 @@ class _OnServer(BaseRedisStore):
             address = read_url(self.url)
             connect = self._connector(address, connect_timeout, deadline)
             super().__init__(connect(), prefix=prefix)
-            self._owning(connect, connect_timeout, address)
+            self._owning(connect, address, connect_timeout, deadline)
         except BaseException:
             self._server.close()
             raise

