@@ -178,10 +178,7 @@ class Keyspace(Generic[E]):
             losses=losses,
             opened=opened,
             shadow_refused=sum(each.shadow_refused for each in census.policies.values()),
-            failures=health.failures,
             rules_failures=rules_failures,
-            outages=health.outages,
-            available=health.available,
-            durations=health.durations,
             policies=census.policies,
+            **health._asdict(),
         )

@@ -50,7 +50,7 @@ class DenialCache(NamedTuple):
     dry_cost: int
     fits_at: float
     asks_at: float
-    """When one who waits asks."""
+    """When one who waits asks: a moment before its cost fits, for a grant that begins right then."""
     large_cost: float = math.inf
 
     @classmethod
@@ -114,10 +114,6 @@ class DenialCache(NamedTuple):
     def dry_for(self, cost: int, now: float) -> float:
         """Return for how many seconds yet there is no use in asking for `cost`; 0 when one may ask."""
         return max(0.0, self.until(cost) - now)
-
-    def dry_for_waiter(self, cost: int, now: float) -> float:
-        """As `dry_for`, for one who waits: it asks a moment before `cost` fits, for a grant that begins right then."""
-        return max(0.0, min(self.until(cost), self.asks_at) - now)
 
     def until(self, cost: int) -> float:
         """Return the instant from which there is use in asking for `cost`; -inf: always."""

@@ -115,18 +115,6 @@ FallbackBucket = OpenBucket | LocalBucket
 """What stands in for the bucket."""
 
 
-def fallback(policy: FailurePolicy, quota: Quota, instances: int, known: float, now: float) -> FallbackBucket | None:
-    """Return what stands in for a bucket with `known` tokens, shared by `instances` (0: never told); or nothing."""
-    match policy.kind:
-        case "closed":
-            return None
-        case "open":
-            return OpenBucket(quota)
-        case "local":
-            instances = max(instances, policy.instances or 0)
-            return LocalBucket(quota, instances, known, now) if instances else None
-
-
 class Fallback:
     """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
 
@@ -157,8 +145,12 @@ class Fallback:
 
     def bucket_now(self, quota: Quota, view: BucketView, now: float) -> FallbackBucket | None:
         """Return what answers instead of the bucket, by what it was when last seen; None: nothing does."""
-        if self.bucket is None:
-            self.bucket = fallback(self._policy, quota, *view.last_seen(quota, now), now)
+        if self.bucket is None and self._policy.kind == "open":
+            self.bucket = OpenBucket(quota)
+        elif self.bucket is None and self._policy.kind == "local":
+            told, known = view.last_seen(quota, now)
+            if instances := max(told, self._policy.instances or 0):
+                self.bucket = LocalBucket(quota, instances, known, now)
         return self.bucket
 
     def count(self, spent: int, *, is_open: bool) -> None:

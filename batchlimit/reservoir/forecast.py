@@ -74,7 +74,7 @@ class Forecast:
         if state.queue.highest_priority > state.asked_for:
             return 0.0  # the bucket has not heard yet that somebody is urgent here, and may have tokens for them
         dry = self._dry_for(state.first_cost, 0, now)
-        return dry if waiter.deadline == NO_WAIT else min(dry, state.denials.dry_for_waiter(state.first_cost, now))
+        return dry if waiter.deadline == NO_WAIT else min(dry, max(0.0, state.denials.asks_at - now))
 
     def retry_after(self, waiter: Waiter, now: float) -> float:
         """Return the seconds after which a refused caller may come again.

@@ -8,10 +8,20 @@ from hypothesis import strategies as st
 
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.fallback import LocalBucket, OpenBucket, Wish, fallback
+from batchlimit.reservoir.bucket_view import BucketView, InstanceCount
+from batchlimit.reservoir.fallback import Fallback, FallbackBucket, LocalBucket, OpenBucket, Wish
 from tests.reservoir.world import SECOND, about, excess
 
 HUNDRED = Quota(100.0, 100)
+
+
+def standby(policy: FailurePolicy, instances: int) -> FallbackBucket | None:
+    """What stands in for a full bucket that told of so many instances."""
+    count = InstanceCount()
+    count.learn(instances, 0.0)
+    view = BucketView("full", count)
+    view.level, view._heard = 100, 0.0
+    return Fallback(policy).bucket_now(HUNDRED, view, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +35,7 @@ HUNDRED = Quota(100.0, 100)
     ],
 )
 def test_a_policy_has_its_standby(policy: FailurePolicy, told: int, expected: type | None) -> None:
-    found = fallback(policy, HUNDRED, told, 100.0, 0.0)
+    found = standby(policy, told)
     assert found is None if expected is None else isinstance(found, expected)
 
 
@@ -52,7 +62,7 @@ def test_it_says_when_tokens_are_there_or_when_it_is_full(spent: int, at: float,
 @pytest.mark.parametrize(("told", "least", "share"), [(4, 10, 10), (4, None, 25), (10, 4, 10), (0, 5, 20)])
 def test_the_greater_number_of_hosts_divides(told: int, least: int | None, share: int) -> None:
     """The store tells of those only that asked at nearly the same time."""
-    found = fallback(FailurePolicy.local(least), HUNDRED, told, 100.0, 0.0)
+    found = standby(FailurePolicy.local(least), told)
     assert found is not None
     assert found.level(0.0) == share
 
