@@ -29,11 +29,12 @@ _BREAK = 0.001
 class Shelf:
     """Snapshots of keys that became dormant one after the other; all are idle at `idle_at` (instance clock)."""
 
-    __slots__ = ("idle_at", "since", "snapshots")
+    __slots__ = ("idle_at", "snapshots", "until")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, until: float) -> None:
+        """`until`: the instant from which on keys come to another shelf."""
         self.snapshots: dict[str, bytes] = {}
-        self.since = now
+        self.until = until
         self.idle_at = -math.inf
 
 
@@ -69,7 +70,9 @@ class DormantKeys:
         """
         if (idle_at := used + self._idle_after) <= now or not packed:
             return math.inf
-        shelf = self._shelf(now)
+        if not self._shelves or now > self._shelves[0].until or len(self._shelves[0].snapshots) >= self._room:
+            self._begin_shelf(now)
+        shelf = self._shelves[0]
         is_first = not shelf.snapshots
         self._at_most += len(packed)
         shelf.snapshots.update(packed)
@@ -113,16 +116,10 @@ class DormantKeys:
         """Forget all keys."""
         self._shelves = ()
 
-    def _shelf(self, now: float) -> Shelf:
-        """Return the newest shelf; make one if there is none, or if the newest is too old or full."""
-        if self._shelves:
-            newest = self._shelves[0]
-            is_over = now - newest.since > self._idle_after / _SHELVES or len(newest.snapshots) >= self._room
-            if not is_over or len(self._shelves) == _MOST_SHELVES:
-                return newest
-        self._shelves = (newest := Shelf(now)), *self._shelves
-        self._at_most = len(self)
-        return newest
+    def _begin_shelf(self, now: float) -> None:
+        if len(self._shelves) < _MOST_SHELVES:
+            self._shelves = Shelf(now + self._idle_after / _SHELVES), *self._shelves
+            self._at_most = len(self)
 
     def _drop_one(self) -> None:
         if (oldest := self._oldest()) is not None:

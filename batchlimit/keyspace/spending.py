@@ -12,7 +12,7 @@ from weakref import ref
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import spend_of
 from batchlimit.keyspace.kept_keys import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
+from batchlimit.keyspace.key_spend import KeySpend, Outcome
 from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
@@ -133,14 +133,8 @@ class Spending(Generic[E]):
         self._in_flight[place] = ref(begun)
         return begun
 
-    def settle(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
-        """Do what `hear_of` and `keep` do, for the spends of one call, and return what both do."""
-        kept: dict[str, bytes] = {}
-        outcome = self.hear_of(begun, outcome, kept)
-        return outcome, self.keep(kept)
-
     def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, kept: dict[str, bytes]) -> Outcome:
-        """Take in what became of spends, and return it; None: it came too late to be of use.
+        """Take in what became of the spends of one call, and return it; None: it came too late to be of use.
 
         What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
@@ -150,9 +144,11 @@ class Spending(Generic[E]):
         if isinstance(outcome, tuple):
             if len(outcome) != len(begun):
                 raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
+            is_charged = True
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
-            if is_charged(outcome):
+                is_charged &= spent.is_charged
+            if is_charged:
                 for each in begun:
                     self._answered(each)
                     self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)

@@ -38,6 +38,7 @@ class Quota:
     burst: int
     also: tuple["Quota", ...]
     largest_cost: int = field(init=False, repr=False, compare=False)
+    _encoded: str = field(init=False, repr=False, compare=False)
 
     # Written by hand, so that the burst may be None coming in and is an int for everyone who reads it.
     def __init__(self, rate: float, burst: int | None = None, also: Iterable["Quota"] = ()) -> None:
@@ -49,6 +50,8 @@ class Quota:
         parts = [of_kind("each of also", part, Quota, "a Quota") for part in several("also", also, "quotas")]
         object.__setattr__(self, "also", tuple([one for part in parts for one in part.bandwidths]))
         object.__setattr__(self, "largest_cost", min([self.burst, *[part.burst for part in self.also]]))
+        parts_encoded = [f"{grammar.encoded_rate(checked)}:{self.burst}", *[part._encoded for part in self.also]]
+        object.__setattr__(self, "_encoded", " ".join(parts_encoded))
 
     def __setstate__(self, state: list[Any]) -> None:
         Quota.__init__(self, *state[:3])  # the pickle may be of a version that knew no more
@@ -205,7 +208,7 @@ class Quota:
             >>> Quota.parse("100/s burst 200").encode()
             '100/1:200'
         """
-        return " ".join(f"{grammar.encoded_rate(part.rate)}:{part.burst}" for part in self.bandwidths)
+        return self._encoded
 
     @property
     def bandwidths(self) -> tuple["Quota", ...]:

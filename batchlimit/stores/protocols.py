@@ -127,7 +127,7 @@ class Remote(_Parted, Protocol):
 
     @property
     def is_prompt(self) -> bool:
-        """Whether each call within a `deadline_scope` ends in time, or raises NeedsConnection before sending."""
+        """Whether each call ends by the deadline of its thread, or raises NeedsConnection before sending."""
 
     def probe(self, key: str) -> None:
         """Raise StoreUnavailable unless the key's bucket could be served now, writes included. Change no bucket.

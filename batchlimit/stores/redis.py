@@ -81,8 +81,8 @@ class RedisStore(BaseRedisStore):
 
     def part(self, key: str) -> str:
         """See Remote.part. It stands here for the way of a call: each asks it, and passes no file for it alone."""
-        transport = self._transport
-        return transport.part(bucket_name(self._prefix, key)) if isinstance(transport, ClusterTransport) else ""
+        transport: Any = self._transport
+        return transport.part(bucket_name(self._prefix, key)) if self.is_cluster else ""
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take. The way of a call: what `_asked` does stands here once more."""

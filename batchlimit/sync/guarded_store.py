@@ -13,7 +13,7 @@ from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
+from batchlimit.stores.client.deadline import CALL, NeedsConnection
 from batchlimit.stores.guard import Guard
 from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, unavailable
 from batchlimit.stores.protocols import Pipelined, Store
@@ -73,9 +73,9 @@ class GuardedStore(Guard):
         breaker = self._outages.breakers[part]
         if breaker.opened_at is not None and not self._stands_in(part, key):
             raise self._outages.refusal(part)
-        began = time.perf_counter()
+        began = time.monotonic()
         try:
-            result = self._bounded(breaker, work, *args)
+            result = self._bounded(breaker, began, work, *args)
         except BucketUnavailable as error:
             self._answered(part)
             self._outages.unserved(key, addressed(error, self.address))
@@ -84,19 +84,21 @@ class GuardedStore(Guard):
             self._failed(part, key, addressed(error, self.address))
             raise
         finally:
-            self._outages.took(time.perf_counter() - began)
+            self._outages.took(time.monotonic() - began)
         self._has_answered = True
         if breaker.consecutive_failures:
             self._outages.answered(part)
         return result
 
-    def _bounded(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
+    def _bounded(self, breaker: Breaker, began: float, work: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._is_prompt:
             try:
-                with deadline_scope(time.monotonic() + self.deadline):
-                    return work(*args)
+                CALL.until = began + self.deadline
+                return work(*args)
             except NeedsConnection:  # a connection has to be made first
                 pass
+            finally:
+                CALL.until = None
         seconds = self.deadline + self._to_connect()
         try:
             return self._pool.run(partial(_told, work, *args), self.deadline, seconds, lambda: breaker.is_failing)

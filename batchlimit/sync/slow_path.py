@@ -105,21 +105,17 @@ class SlowPath:
 
     def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
+        registry = self._registry
         while True:
-            if (answer := self._spend(key, cost, until, priority)) is not None:
+            is_in_use = key.__class__ is str and key in registry.entries
+            if not is_in_use and (answer := registry.spends.one(key, cost, until, priority)) is not None:
                 return answer
-            entry = self._registry.live_entry(key)
+            entry = registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
             if (before := entry.take(cost)) != NO_WAIT:
                 return AdmissionResult.hit(before, entry.reservoir.forecast)
             if (result := self._wait(entry, cost, until, priority)) is not None:
                 return result
-
-    def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
-        """Settle a call at a key that is not in use by a spend; None: its entry is needed."""
-        if key.__class__ is str and key in self._registry.entries:
-            return None
-        return self._registry.spends.one(key, cost, until, priority)
 
     def _is_denied(self, entry: KeyEntry, cost: int) -> bool:
         """Refuse from memory; a refusal that the hit path cannot see yet is published."""

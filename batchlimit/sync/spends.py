@@ -1,6 +1,7 @@
 """Calls of threads for keys that are not in use: they spend at the store, and no entry is made.
 
-They are sent together: whoever finds nobody under way asks for all who came meanwhile.
+They are sent together: whoever finds no room for one more call waits for another one's, which asks for all who came
+meanwhile, and takes in what came of it.
 """
 
 import math
@@ -9,10 +10,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
-from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, own_lock, warn_in_loop
+from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.bucket.messages import Spend, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest, of_each
 from batchlimit.keyspace.spending import Spending
@@ -24,6 +24,8 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.waiting_thread import WaitingThread
 
+_AT_ONCE = 2
+"""Calls under way: the server runs one while this process takes in the answer to the other."""
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 _PATIENCE = 2.0
@@ -33,11 +35,12 @@ _PATIENCE = 2.0
 class _Place:
     """One thread's place: it waits for another one's call, or leads; then `others` wait for it."""
 
-    __slots__ = ("_woken", "group", "is_answered", "others", "outcome")
+    __slots__ = ("_woken", "begun", "is_late", "is_told", "others", "outcome")
 
-    def __init__(self, group: Sequence[Spend]) -> None:
-        self.group, self.is_answered = group, False
+    def __init__(self) -> None:
+        self.begun: Sequence[KeySpend] = ()
         self.outcome: Outcome = None
+        self.is_told = self.is_late = False  # late: it was charged, but the answer is of no use any more
         self.others: list[_Place] = []
         self._woken: threading.Lock | None = None  # held from when it waits until it is woken
 
@@ -53,103 +56,21 @@ class _Place:
         self._woken.acquire(timeout=seconds)
 
     def wake(self) -> None:
-        """Requires the lock of the queue."""
+        """Requires the lock of the spends."""
         if self._woken is not None and self._woken.locked():
             self._woken.release()
 
 
-class SpendQueue:
-    """Sends the spends of one limiter. One call is under way at a time: its thread leads, and then the first who waits.
+class Spends:
+    """Spends for the callers of one limiter; what cannot be done so is for an entry of the key.
 
-    A thread that comes alone asks at once, by itself. A thread that is interrupted hands on the lead, and those it led
-    come again. Should even that be interrupted, the background thread does it; without one they come after a while. A
-    signal handler asks by itself too: it must not wait for the call of its own thread that it has interrupted.
+    Two calls are under way at a time: the thread of each leads, and after it the first who waits. A thread that comes
+    alone asks at once, by itself. A thread that is interrupted hands on the lead, and those it led come again. Should
+    even that be interrupted, the background thread does it; without one they come after a while. A signal handler asks
+    by itself too: it must not wait for the call of its own thread that it has interrupted.
 
     An interrupt may come between any two lines: a place is put where it goes before it is taken from where it was.
     """
-
-    def __init__(
-        self, store: GuardedStore, spending: Spending[KeyEntry], finish: Callable[[Callable[[], object]], object]
-    ) -> None:
-        """`spending` gets the revision of the overrides; see KeyEntry for `finish`."""
-        self._store, self._spending, self._finish = store, spending, finish
-        self._patience = _PATIENCE + 2 * store.deadline
-        self._inside: set[int] = set()  # threads; one that was interrupted may stay there, and asks by itself
-        self._lock = own_lock()  # held to touch the three below
-        self._waiting: OrderedDict[_Place, None] = OrderedDict()
-        self._leader: _Place | None = None
-        self._led_until = 0.0  # time.monotonic()
-
-    def spend(self, group: Sequence[Spend]) -> Outcome:
-        """Spend, and return what became of it."""
-        me = threading.get_ident()
-        if not self._store.spends_together or me in self._inside:
-            return self._ask([group])[0]
-        place = _Place(group)
-        try:
-            self._inside.add(me)
-            while not self._leads(place):
-                place.sleep(self._patience)
-                if place.is_answered:
-                    break
-            else:
-                self._lead(place)
-            self._leave(place)
-            return place.outcome
-        except BaseException:
-            self._finish(lambda: self._leave(place))
-            self._leave(place)
-            raise
-        finally:
-            self._inside.discard(me)
-
-    def _leads(self, place: _Place) -> bool:
-        """Whether it is this one's turn, with the first of all who wait; else it is in the queue."""
-        now = time.monotonic()
-        with not_reentered(self._lock):
-            if self._leader is None or self._led_until <= now:
-                self._leader = place
-            if self._leader is not place:
-                place.line_up()
-                self._waiting[place] = None
-                return False
-            self._led_until = now + self._patience
-            self._waiting.pop(place, None)
-            buckets = len(place.group)
-            while self._waiting and (buckets := buckets + len((first := next(iter(self._waiting))).group)) <= _MOST:
-                place.others.append(first)
-                del self._waiting[first]
-        return True
-
-    def _lead(self, place: _Place) -> None:
-        # One that waited for long may have been answered by the leader before.
-        if asked := [each for each in (place, *place.others) if not each.is_answered]:
-            for each, outcome in zip(asked, self._ask([each.group for each in asked]), strict=True):
-                each.outcome, each.is_answered = outcome, True
-
-    def _leave(self, place: _Place) -> None:
-        """Wake those whom it led; the first who waits leads next."""
-        with not_reentered(self._lock):
-            self._waiting.pop(place, None)
-            for each in place.others:
-                each.wake()
-            if self._leader is place:
-                self._leader = next(iter(self._waiting), None)
-            if self._leader is not None:
-                self._leader.wake()
-
-    def _ask(self, groups: Sequence[Sequence[Spend]]) -> Sequence[Outcome]:
-        try:
-            reply: SpendReply = self._store.spend(groups, self._spending.looks)
-        except StoreUnavailable as error:
-            self._store.spends_together &= error.code != "CROSSSLOT"
-            return [of_each(error, groups)] * len(groups)
-        self._spending.hear(reply.rules)
-        return reply.groups
-
-
-class Spends:
-    """Spends for the callers of one limiter; what cannot be done so is for an entry of the key."""
 
     def __init__(
         self,
@@ -165,32 +86,33 @@ class Spends:
     ) -> None:
         """`find` brings a key into use, or raises LimiterClosed, as `check_open` does; see KeyEntry for `finish`.
 
-        The `lock` is held to begin and to settle. `idle` is called with the instant at which to forget a key (inf: no
-        need).
+        The `lock` is held to begin, to settle, and to touch who waits and who leads. `idle` is called with the instant
+        at which to forget a key (inf: no need).
         """
         self._spending, self._lock, self._store, self._clock = spending, lock, store, clock
-        self._find, self._check_open, self._idle = find, check_open, idle
-        self._queue = SpendQueue(store, spending, finish)
+        self._find, self._check_open, self._idle, self._finish = find, check_open, idle, finish
+        self._patience = _PATIENCE + 2 * store.deadline
+        self._inside: set[int] = set()  # threads; one that was interrupted may stay there, and asks by itself
+        self._waiting: OrderedDict[_Place, None] = OrderedDict()
+        self._leading: dict[_Place, float] = {}  # until when (time.monotonic())
 
     def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if (begun := self._begin({check_key(key): cost})) is None:
+        if (place := self._spend({check_key(key): cost})) is None or place.outcome is None:
             return None
-        outcome = self._spend(begun)
-        if outcome is None:
-            return None
-        return begun[0] if is_charged(outcome) else self._in_vain(begun[0], outcome, until, priority)
+        spend = place.begun[0]
+        return spend if spend.spent.is_charged else self._in_vain(spend, place.outcome, until, priority)
 
     def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
         for key in costs:
             check_key(key)
-        if (begun := self._begin(costs)) is None or not isinstance(outcome := self._spend(begun), tuple):
+        if (place := self._spend(costs)) is None or not isinstance(place.outcome, tuple):
             return None
-        if is_charged(outcome):
-            return {each.key: each.decision() for each in begun}
-        short = longest(begun)
-        settled = self._in_vain(short, outcome, NO_WAIT)
+        if is_charged(place.outcome):
+            return {each.key: each.decision() for each in place.begun}
+        short = longest(place.begun)
+        settled = self._in_vain(short, place.outcome, NO_WAIT)
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
 
     def refund(self, costs: Mapping[str, int]) -> None:
@@ -198,35 +120,118 @@ class Spends:
         for key, cost in costs.items():
             store_calls.refund(self._find(key), cost)
 
-    def _begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
-        """Begin to spend; None: a key needs its entry."""
+    def _spend(self, costs: Mapping[str, int]) -> _Place | None:
+        """Spend at checked keys; return what came of it. None: a key needs its entry."""
         if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
         if isinstance(quota := self._spending.code.quota, Constant):
             for key in costs:
                 quota(key)  # without the lock: a function of the user's own, whose answer is kept
         check_recursion_depth()
-        with not_reentered(self._lock):
-            self._check_open()
-            return self._spending.begin(costs)
-
-    def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
-        """Ask the store, and take in what it says."""
         warn_in_loop()
+        place = _Place()
         try:
-            outcome = self._queue.spend([each.message for each in begun])
+            self._send(place, costs)
         except BaseException:
+            self._finish(lambda: self._leave(place))
+            self._leave(place)
             with not_reentered(self._lock):
-                self._spending.end(begun)
+                self._spending.end(place.begun)
             raise
+        if place.is_late:  # the caller asks again
+            self.refund({each.key: each.message.cost for each in place.begun})
+        self._check_open()  # whoever closes the limiter meanwhile fails its callers
+        return place
+
+    def _send(self, place: _Place, costs: Mapping[str, int]) -> None:
+        """Begin, unless a key needs its entry, and lead or wait until all is settled."""
+        me = threading.get_ident()
+        is_alone = me in self._inside or not self._store.spends_together
+        try:
+            if not is_alone:
+                self._inside.add(me)
+            with not_reentered(self._lock):
+                self._check_open()
+                if (begun := self._spending.begin(costs)) is None:
+                    return
+                place.begun = begun
+                leads = is_alone or self._leads(place)
+            while not leads:
+                place.sleep(self._patience)
+                if place.is_told:
+                    break
+                with not_reentered(self._lock):
+                    leads = self._leads(place)
+            else:
+                self._lead(place)
+        finally:
+            if not is_alone:
+                self._inside.discard(me)
+
+    def _leads(self, place: _Place) -> bool:
+        """Whether it is this one's turn, with the first of all who wait; else it waits too. Requires the lock."""
+        now, leading, waiting = time.monotonic(), self._leading, self._waiting
+        if len(leading) >= _AT_ONCE and place not in leading:
+            for each in [each for each, until in leading.items() if until <= now]:
+                del leading[each]
+            if len(leading) >= _AT_ONCE:
+                place.line_up()
+                waiting[place] = None
+                return False
+        leading[place] = now + self._patience
+        waiting.pop(place, None)
+        if waiting:
+            most = _MOST
+            buckets = len(place.begun)
+            while waiting and (buckets := buckets + len((first := next(iter(waiting))).begun)) <= most:
+                place.others.append(first)
+                del waiting[first]
+        return True
+
+    def _lead(self, place: _Place) -> None:
+        """Ask for all whom it leads, settle what came of it, and wake them."""
+        asked = (place, *place.others)
+        groups = [[spend.message for spend in each.begun] for each in asked]
+        try:
+            reply = self._store.spend(groups, self._spending.looks)
+        except StoreUnavailable as error:
+            self._store.spends_together &= error.code != "CROSSSLOT"
+            outcomes = [of_each(error, groups)] * len(groups)
+        else:
+            self._spending.hear(reply.rules)
+            outcomes = reply.groups
         with not_reentered(self._lock):
-            in_time, idle_at = self._spending.settle(begun, outcome)
+            idle_at = self._settle(asked, outcomes)
+            self._hand_on(place)
         if idle_at < math.inf:
             self._idle(idle_at)
-        if in_time is None and is_charged(outcome):  # the caller asks again
-            self.refund({each.key: each.message.cost for each in begun})
-        self._check_open()  # whoever closes the limiter meanwhile fails its callers
-        return in_time
+
+    def _settle(self, asked: Sequence[_Place], outcomes: Sequence[Outcome]) -> float:
+        """Take in what became of several calls, and return when to forget their keys. Requires the lock."""
+        kept: dict[str, bytes] = {}
+        for each, outcome in zip(asked, outcomes, strict=True):
+            if each.is_told:  # it waited for long, and two leaders asked for it
+                continue
+            each.outcome = self._spending.hear_of(each.begun, outcome, kept)
+            each.is_late = each.outcome is None and is_charged(outcome)
+            each.is_told = True
+            self._waiting.pop(each, None)
+        return self._spending.keep(kept)
+
+    def _leave(self, place: _Place) -> None:
+        with not_reentered(self._lock):
+            self._waiting.pop(place, None)
+            self._hand_on(place)
+
+    def _hand_on(self, place: _Place) -> None:
+        """Have the first who waits lead next, and wake those whom this one led. Requires the lock."""
+        self._leading.pop(place, None)
+        while self._waiting and len(self._leading) < _AT_ONCE:
+            first = next(iter(self._waiting))
+            self._leading[first] = time.monotonic() + self._patience
+            del self._waiting[first]
+        for each in (*self._leading, *place.others):
+            each.wake()
 
     def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""

@@ -91,9 +91,9 @@ class _WatchedSlowPath(SlowPath):
         super().__init__(registry)
         self._tally = tally
 
-    def _spend(self, key: str, cost: int, until: float, priority: int) -> Settled | None:
-        result = super()._spend(key, cost, until, priority)
-        self._tally.waited += result is not None and result.waited
+    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
+        result = super()._admit(key, cost, until, priority)
+        self._tally.waited += isinstance(result, KeySpend)
         return result
 
     def _wait(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:

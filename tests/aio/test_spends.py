@@ -301,7 +301,7 @@ async def test_those_beside_a_caller_whose_answer_a_signal_handler_kept_back_hea
         monkeypatch.undo()
         raise asyncio.CancelledError  # a BaseException that a loop survives
 
-    monkeypatch.setattr(Spending, "settle", interrupted)
+    monkeypatch.setattr(Spending, "hear_of", interrupted)
     virtual_loop().set_exception_handler(lambda *_: None)
     assert await asyncio.wait_for(all_of(limiter, "abc"), 60.0) == [True] * 3
     assert limiter.statistics().waiting == 0

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -118,7 +118,13 @@ class Keys:
 
     def settle(self, spend: KeySpend, *, level: float = 50.0, epoch: int = 7, wait: float = 0.0) -> float:
         levels = (level,) * len(spend.message.quota.bandwidths)
-        return self.spending.settle([spend], (Spent(wait == 0.0, wait, epoch, levels),))[1]
+        return self.settled_with([spend], (Spent(wait == 0.0, wait, epoch, levels),))[1]
+
+    def settled_with(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
+        """Return what is of use of the outcome, and when to forget the keys."""
+        kept = dict[str, bytes]()
+        outcome = self.spending.hear_of(begun, outcome, kept)
+        return outcome, self.spending.keep(kept)
 
     def known(self, key: str = "ann") -> KeySnapshot | None:
         """What is known of a key; it stays known."""
@@ -316,7 +322,7 @@ def test_who_was_charged_is_counted_among_the_instances_every_fifteen_seconds_at
 def test_the_level_that_is_told_is_that_of_the_poorest_bandwidth() -> None:
     keys = Keys(SEVERAL)
     spend = keys.begun()
-    keys.spending.settle([spend], (Spent(True, 0.0, 7, (88.5, 12.25)),))
+    keys.settled_with([spend], (Spent(True, 0.0, 7, (88.5, 12.25)),))
     told = spend.decision()
     assert (told.allowed, told.remaining, told.limit, told.source) == (True, 12, 40, "store")
     assert spend.refusal().level == 12
@@ -381,7 +387,7 @@ def test_an_answer_that_comes_too_late_to_be_of_use_admits_nobody(
     keys.know()
     spend, answer = keys.begun(), (Spent(True, 0.0, 7, (5.0,)),)
     keys.clock.now += late
-    outcome, _ = keys.spending.settle([spend], answer)
+    outcome, _ = keys.settled_with([spend], answer)
     assert outcome == (None if is_late else answer)
     assert len(keys.settled) == (0 if is_late else 1)
     assert len(keys.spending) == 0
@@ -392,8 +398,8 @@ def test_an_answer_that_comes_too_late_to_be_of_use_admits_nobody(
 
 ENDS: dict[str, Callable[[Keys, KeySpend], object]] = {
     "refused": lambda keys, spend: keys.settle(spend, level=0.0, wait=0.5),
-    "failed": lambda keys, spend: keys.spending.settle([spend], AWAY),
-    "leased of": lambda keys, spend: keys.spending.settle([spend], None),
+    "failed": lambda keys, spend: keys.settled_with([spend], AWAY),
+    "leased of": lambda keys, spend: keys.settled_with([spend], None),
     "interrupted": lambda keys, spend: keys.spending.end([spend]),
 }
 
@@ -410,7 +416,7 @@ def test_several_keys_are_late_by_when_the_first_of_them_began() -> None:
     begun = keys.spending.begin({"ann": 1, "bob": 1})
     assert begun is not None
     keys.clock.pass_by(0.1)
-    assert keys.spending.settle(begun, (answer, answer))[0] is None
+    assert keys.settled_with(begun, (answer, answer))[0] is None
 
 
 def test_an_answer_for_fewer_keys_than_were_asked_for_is_an_error() -> None:
@@ -418,7 +424,7 @@ def test_an_answer_for_fewer_keys_than_were_asked_for_is_an_error() -> None:
     begun = keys.spending.begin({"ann": 1, "bob": 1})
     assert begun is not None
     with pytest.raises(ValueError, match="1 answers to 2 spends"):
-        keys.spending.settle(begun, (Spent(True, 0.0, 7, (5.0,)),))
+        keys.settled_with(begun, (Spent(True, 0.0, 7, (5.0,)),))
     assert keys.settled == []
 
 
@@ -490,12 +496,12 @@ def test_of_several_keys_all_are_kept_or_none() -> None:
     begun = keys.spending.begin(costs)
     assert begun is not None
     refused = several(Spent(True, 0.0, 7, (9.0,)), Spent(False, 1.0, 7, (0.0,)))
-    assert keys.spending.settle(begun, refused) == (refused, math.inf)
+    assert keys.settled_with(begun, refused) == (refused, math.inf)
     assert longest(begun) is begun[1]
     assert (keys.known("ann"), keys.known("bob"), keys.settled) == (None, KNOWN, [])
     begun = keys.spending.begin(costs)
     assert begun is not None
-    assert keys.spending.settle(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2))[1] < math.inf
+    assert keys.settled_with(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2))[1] < math.inf
     assert keys.settled == [(HUNDRED, 1, False), (HUNDRED, 2, False)]
     assert [each.known(key).level for each in [keys] for key in costs] == [9, 9]  # type: ignore[union-attr]
 

@@ -123,7 +123,7 @@ def _spends(call: Callable[[RateLimiter], object]) -> Kind:
     """At keys that are not in use, beside threads that are led by the one that is interrupted, and that lead it."""
     limiter = RateLimiter(MemoryStore(), QUOTA, sizer=FixedBatch(1), idle_after=1.0)
     limiter.acquire(_any())  # the background thread begins
-    queue, over = limiter._registry.spends._queue, threading.Event()
+    queue, over = limiter._registry.spends, threading.Event()
     queue._patience = 1000.0  # a thread that is forgotten shows
 
     def others() -> None:
@@ -139,7 +139,7 @@ def _spends(call: Callable[[RateLimiter], object]) -> Kind:
         for each in threads:
             each.join(1.0)
         ended = not any(each.is_alive() for each in threads)
-        return ended and not queue._waiting and queue._leader is None and not limiter.statistics().waiting
+        return ended and not queue._waiting and not queue._leading and not limiter.statistics().waiting
 
     return lambda: call(limiter), rests
 

@@ -430,7 +430,9 @@ class Limiter:
         outcome: Outcome = StoreUnavailable("no answer") if answer is None else answer[0]  # type: ignore[index]
         if answer is not None:
             self.keyspace.spending.hear(answer[1])  # type: ignore[index]
-        outcome, _ = self.keyspace.spending.settle(begun, outcome)
+        kept = dict[str, bytes]()
+        outcome = self.keyspace.spending.hear_of(begun, outcome, kept)
+        self.keyspace.spending.keep(kept)
         caller.begun = None
         if is_charged(outcome):
             self._end(caller)

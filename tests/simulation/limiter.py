@@ -90,8 +90,9 @@ class Limiter(Process):
         )
 
     def _settle(self, spend: KeySpend, outcome: Outcome, call: _Call) -> None:
-        told, idle_at = self._spending.settle([spend], outcome)
-        self._tidy_at(idle_at)
+        kept = dict[str, bytes]()
+        told = self._spending.hear_of([spend], outcome, kept)
+        self._tidy_at(self._spending.keep(kept))
         if is_charged(told):
             self._spend(call.cost)
             call.then(True)

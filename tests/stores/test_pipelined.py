@@ -13,12 +13,13 @@ from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client.deadline import NeedsConnection, deadline_scope
+from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.protocols import Pipelined
 from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary
+from tests.stores.trouble import deadline_scope
 
 HUNDRED = Quota(0.001, 100)
 LONG = 30.0

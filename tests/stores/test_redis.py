@@ -12,10 +12,10 @@ import redis
 from batchlimit.bucket.messages import Ask, GiveBack, Level, Spend
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.client.deadline import deadline_scope
 from batchlimit.stores.client.scripts import bucket_name, command
 from batchlimit.stores.redis import RedisStore
 from tests.servers import SERVERS, Server
+from tests.stores.trouble import deadline_scope
 
 KEY = "tenant:42"
 SLOW = 0.001

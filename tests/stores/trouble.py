@@ -10,11 +10,22 @@ from collections.abc import Callable, Iterator
 
 import redis
 
+from batchlimit.stores.client.deadline import CALL
 from tests.nodes import Node, await_fact, node
 from tests.ports import free_port
 from tests.servers import any_binary, valkey_binary
 
 Trouble = Callable[[], contextlib.AbstractContextManager[str]]
+
+
+@contextlib.contextmanager
+def deadline_scope(until: float) -> Iterator[None]:
+    """A deadline for all calls of this thread, as a limiter sets it for each."""
+    CALL.until = until
+    try:
+        yield
+    finally:
+        CALL.until = None
 
 
 @contextlib.contextmanager

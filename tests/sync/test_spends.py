@@ -18,12 +18,12 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota as AnyQuota
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import spends as spends_of_threads
-from batchlimit.sync.spends import SpendQueue
+from batchlimit.sync.spends import Spends
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, away, nothing, said, start, until
 
 TEN = Quota(0.001, 10)
-pytestmark = pytest.mark.usefixtures("without_refresher")
+pytestmark = pytest.mark.usefixtures("without_refresher", "one_at_once")
 
 
 class Till(MemoryStore):
@@ -61,8 +61,14 @@ def limiter(till: Till, clock: Clock) -> Iterator[RateLimiter]:
         yield limiter
 
 
-def queue_of(limiter: RateLimiter) -> SpendQueue:
-    return limiter._registry.spends._queue
+@pytest.fixture
+def one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one call is under way, so that all others wait for it."""
+    monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 1)
+
+
+def queue_of(limiter: RateLimiter) -> Spends:
+    return limiter._registry.spends
 
 
 def led(
@@ -116,6 +122,24 @@ def test_who_come_while_one_asks_go_in_one_call(limiter: RateLimiter, till: Till
     assert all(each.result(DEADLINE) for each in [first, *rest])
     assert till.calls == [[["first"]], [["a"], ["b"], ["c"], ["d"], ["e"]]]
     assert limiter.statistics().admitted == 6
+
+
+def test_two_calls_are_under_way_and_all_others_wait_for_one_of_them(
+    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs one while this process takes in the answer to the other."""
+    monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 2)
+    one = till.before = Gate()
+    first = start(lambda: limiter.try_acquire("first"))
+    one.await_someone()
+    gate, second, rest = led(limiter, till, each_of(limiter, "abc"))
+    one.open()
+    assert all(each.result(DEADLINE) for each in [first, *rest])
+    assert till.calls[2:] == [[["a"], ["b"], ["c"]]]
+    assert not second.done()
+    gate.open()
+    assert second.result(DEADLINE)
+    assert not queue_of(limiter)._leading
 
 
 def test_the_keys_of_one_call_are_one_group(limiter: RateLimiter, till: Till) -> None:
@@ -291,7 +315,7 @@ def test_a_leader_that_stops_for_long_is_replaced(limiter: RateLimiter, till: Ti
     gate.open()
     assert first.result(DEADLINE)
     queue = queue_of(limiter)
-    assert queue._leader is None
+    assert not queue._leading
     assert not queue._waiting
     assert limiter.try_acquire("third")
 
@@ -303,12 +327,12 @@ def test_one_that_woke_too_early_and_is_answered_leaves_the_queue(limiter: RateL
     till.before = second
     gate.open()
     second.await_someone()
-    assert queue._leader is not None
-    queue._leader.others[0].wake()
+    (leader,) = queue._leading
+    leader.others[0].wake()
     until(lambda: len(queue._waiting) == 1)
     second.open()
     assert all(each.result(DEADLINE) for each in (first, *rest))
-    assert queue._leader is None
+    assert not queue._leading
     assert not queue._waiting
     assert len(till.calls) == 2
 
@@ -327,7 +351,7 @@ def test_impatient_threads_all_have_their_answer_and_leave_an_empty_queue(
 
         jobs = [start(lambda name=name: work(name)) for name in range(8)]  # type: ignore[misc]
         assert [each.result(DEADLINE) for each in jobs] == [50] * 8
-        assert queue._leader is None
+        assert not queue._leading
         assert not queue._waiting
         assert limiter.statistics().admitted == 400
 

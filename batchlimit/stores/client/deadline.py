@@ -3,7 +3,7 @@
 redis-py bounds each read by itself: a server that sends a reply byte by byte takes as long as it likes. Here all reads
 and writes of an exchange share what is left of the caller's deadline. It also takes less processor time: see the table
 in `__init__.py`. Opening a connection may take any time, because resolving a name has no timeout. So none is opened
-within a `deadline_scope`: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
+while CALL has a deadline: redis-py opens and greets them elsewhere, and a RespSocket then reads and writes on them.
 
 A task's call has a watch, which stands still while the call waits for a connection, or opens one. A deadline is for an
 answer, and that time is not the server's.
@@ -26,39 +26,25 @@ from redis.connection import Connection, UnixDomainSocketConnection
 from batchlimit.stores.client.scripts import NOTHING, PUSH, reader
 
 _STALE = 1.0
-"""Seconds after its end from which a scope has no effect: an interrupt left it behind."""
+"""Seconds after its end from which a deadline has no effect: an interrupt left it behind."""
 
 
 class NeedsConnection(Exception):
     """The call would have to connect first, which may take longer than its deadline. Nothing was sent."""
 
 
-class _Current(threading.local):
+class _Call(threading.local):
     until: float | None = None
 
 
-_current = _Current()
-
-
-class deadline_scope:  # noqa: N801  read as a function: a generator takes several times as long, at every ask
-    """Bounds each call of a prompt store in this thread; one that would have to connect raises NeedsConnection."""
-
-    __slots__ = ("_until",)
-
-    def __init__(self, until: float) -> None:
-        """`until`: the instant (seconds of time.monotonic()) by which each call ends."""
-        self._until = until
-
-    def __enter__(self) -> None:
-        _current.until = self._until
-
-    def __exit__(self, *_: object) -> None:
-        _current.until = None
+CALL = _Call()
+"""Bounds each call of a prompt store in this thread; one that would have to connect raises NeedsConnection. `until` is
+the instant (seconds of time.monotonic()) by which each call ends; None: it has no deadline."""
 
 
 def current_deadline() -> float | None:
     """Return the instant by which this thread's call must end; None if it has no deadline."""
-    until = _current.until
+    until = CALL.until
     return None if until is None or until + _STALE < time.monotonic() else until
 
 

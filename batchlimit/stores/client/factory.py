@@ -51,7 +51,7 @@ def timeouts(connect_timeout: float, deadline: float) -> Timeouts:
 
 
 def is_prompt(address: Address) -> bool:
-    """Whether a client for threads keeps to a deadline_scope: one server, without TLS or health checks.
+    """Whether a client for threads keeps to the deadline of CALL: one server, without TLS or health checks.
 
     TLS has sockets of its own, a health check takes its own time, and the others talk to more than one node.
     """

@@ -109,7 +109,7 @@ def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: flo
     told = "%d %d %d %s %d %d %d %d %d %d" % numbers  # noqa: UP031  an f-string takes a quarter more
     if max_wait or refused or shadow or rest != _USUAL:
         told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused} {shadow}"
-    found: list[str | bytes] = [spelled(quota), instance, told, *(seen if look else ())]
+    found: list[str | bytes] = [quota.encode(), instance, told, *(seen if look else ())]
     if latest < math.inf:
         found += [""] * (4 - len(found)) + ["%d" % latest]  # noqa: UP031
     return found
@@ -170,14 +170,12 @@ class SpendScript:
             "%d" % (usual * _SECOND),  # noqa: UP031  an f-string takes a quarter more
         ]
         soon = usual + 0.5  # of quotas that were set at once: the bucket counts their ages in whole seconds
-        last, spelling = None, ""
+        head = "{" + prefix + ":"
         for group in groups:
             size = len(group)
             for key, quota, cost, age, fill, rules, revision in group:
-                names.append(bucket_name(prefix, key))
-                if quota is not last:
-                    last, spelling = quota, spelled(quota)  # whose hash takes 100 ns
-                wanted, line = spelling, ""
+                names.append(head + key + "}")  # bucket_name, without its call
+                wanted, line = quota.encode(), ""
                 if rules or revision:
                     wanted += f"@{rules} {revision}"
                 if (cost, size, fill) != (1, 1, 1.0) or not usual <= age < soon:
@@ -209,33 +207,27 @@ class SpendScript:
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
     """Return ARGV of give_back.lua."""
-    return [spelled(quota), back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
+    return [quota.encode(), back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
 
 
 def peek_arguments(quota: Quota) -> list[str | bytes]:
     """Return ARGV of peek.lua."""
-    return [spelled(quota)]
+    return [quota.encode()]
 
 
 def reset_arguments(forget: bool) -> list[str | bytes]:
     """Return ARGV of reset.lua. No quota is asked with: a missing bucket is not begun."""
-    return [spelled(PROBE_QUOTA), "", "1" if forget else "0"]
+    return [PROBE_QUOTA.encode(), "", "1" if forget else "0"]
 
 
 def pause_arguments(quota: Quota, seconds: float, why: str) -> list[str | bytes]:
     """Return ARGV of pause.lua; 0 seconds: to lift the pause."""
-    return [spelled(quota), "", str(math.ceil(seconds * _SECOND)), why]
+    return [quota.encode(), "", str(math.ceil(seconds * _SECOND)), why]
 
 
 def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:
     """Return what a reply of reset.lua says: the tokens of each bandwidth; None: there is no bucket."""
     return tuple([each / 1000 for each in reply]) or None
-
-
-@lru_cache(maxsize=1024)
-def spelled(quota: Quota) -> str:
-    """Return a quota as the bucket stores it; the bucket compares texts to see whether instances agree."""
-    return quota.encode()
 
 
 def read_grant(reply: Sequence[Any]) -> Grant:

@@ -15,12 +15,14 @@ from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import RedisStore
-from batchlimit.stores.client.deadline import NeedsConnection, RespSocket, current_deadline, deadline_scope
+from batchlimit.stores.client.deadline import CALL, NeedsConnection, RespSocket, current_deadline
 from batchlimit.stores.client.transport import DirectTransport
 from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.stores.protocols import Remote
+from batchlimit.sync.guarded_store import GuardedStore
 from tests.servers import Server
+from tests.stores.trouble import deadline_scope
 
 KEY = "tenant:42"
 HUNDRED = Quota(0.001, 100)
@@ -59,9 +61,9 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(servers: object,
         assert store.peek("rich", HUNDRED).level in (50, 100), "it was carried out, or never arrived"
 
 
-def test_a_deadline_scope_that_an_interrupt_left_behind_has_no_effect() -> None:
+def test_a_deadline_that_an_interrupt_left_behind_has_no_effect() -> None:
     """An interrupt may fall between the end of the call and the end of its block."""
-    deadline_scope(time.monotonic() - 5.0).__enter__()
+    CALL.until = time.monotonic() - 5.0
     assert current_deadline() is None
     until = time.monotonic() + LONG
     with deadline_scope(until):
@@ -102,10 +104,17 @@ def test_a_deadline_scope_holds_for_its_block_and_its_thread() -> None:
     assert seen == [None]
 
 
-def test_a_deadline_scope_ends_with_an_exception_too() -> None:
-    with pytest.raises(KeyError), deadline_scope(5.0):
+def test_the_deadline_of_a_call_ends_with_an_exception_too() -> None:
+    seen: list[float | None] = []
+
+    def fail() -> None:
+        seen.append(current_deadline())
         raise KeyError
-    assert current_deadline() is None
+
+    guarded = GuardedStore(MemoryStore(), 5.0)
+    with pytest.raises(KeyError):
+        guarded.call(KEY, fail)
+    assert (seen[0] is None, current_deadline()) == (False, None)
 
 
 # Which stores are prompt

@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from batchlimit.stores.client import deadline as module
-from batchlimit.stores.client.deadline import RespSocket, deadline_scope
+from batchlimit.stores.client.deadline import RespSocket
+from tests.stores.trouble import deadline_scope
 from tests.sync.interrupter import Interrupter
 
 LONG = 30.0
