@@ -36,8 +36,8 @@ their permits are no more. Waiters stand in `unwoken` until they are woken: who 
 A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
 a limit. The gate serves waiters, which are woken as soon as the lock is free.
 
-A period ends: the thread of Rounds polls the watchers, tells the law what they saw, by `LimitControl.calibrate`, and
-ends calls by `SheddablePermits.end`.
+A period ends: the thread of Rounds polls the watchers and calls `LockedGate.end_period`, which tells the law what they
+saw, and ends calls if overload lasts.
 
 A process forks: the child gets an empty gate and a new lock. Permits and waiters of its parent change nothing there.
 """

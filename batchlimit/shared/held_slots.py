@@ -59,6 +59,7 @@ class Place:
     def lose(self) -> None:
         """Be lost, before the end of the lease: the store has forgotten it, and gave the slot to others."""
         self._is_lost = True
+        self.give_up()
 
     def give_up(self) -> None:
         """Tell the permit that this place is lost, from any thread."""
@@ -165,7 +166,6 @@ class HeldSlots:
         while len(self.places) > max(0, self.count):
             place, _ = self.places.popitem()
             place.lose()
-            place.give_up()
         self._leaving = min(self._leaving, self.count - len(self.places))  # what the store forgot does not go back
 
 

@@ -3,7 +3,6 @@
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, overload
 
 from batchlimit.base.redaction import shown
@@ -56,7 +55,7 @@ class BaseKeyedLimiter(Unique):
         Returns:
             A copy, which changes no more.
         """
-        return replace(self._gates.statistics(), watchers=self._rounds.statistics())
+        return self._gates.statistics(self._rounds.statistics())
 
     @overload
     def listen(self, changed: Callable[[str, int, int], object]) -> None: ...

@@ -23,7 +23,7 @@ from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.simple import Fixed
 from batchlimit.concurrency.locked_gate import GateOptions, LockedGate, prepared
 from batchlimit.concurrency.shedding import Shedder
-from batchlimit.concurrency.statistics import ENDED, Counts
+from batchlimit.concurrency.statistics import ENDED, Counts, WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import LimiterClosed, WatcherUnavailable
 from batchlimit.events import log_event
@@ -172,14 +172,14 @@ class KeyedGates:
         with self._lock:
             return [(known, gate) for known in list(self._known.values()) if (gate := known()) is not None]
 
-    def statistics(self) -> KeyedStatistics:
-        """Return what was counted, by pattern."""
+    def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> KeyedStatistics:
+        """Return what was counted, by pattern, with these statistics of watchers."""
         with self._lock:
             self._forget_gone()
             sums, all_known = dict(self._past), list(self._known.values())
         for known in all_known:  # without the lock: this takes the gates' own
             sums[known.pattern.name] = sums[known.pattern.name].plus(known.statistics())
-        return KeyedStatistics(sums)
+        return KeyedStatistics(sums, watchers)
 
     def busy(self) -> list[KeyStatistics]:
         """Return the keys at which somebody is under way or waits."""
