@@ -35,8 +35,8 @@ class VirtualTime:
         self.held = False
         self.world: Any = None  # what lives in this time: it has to `leave` before the clock is set, and `arrive` after
         self.changed = threading.Condition(threading.RLock())  # held to move, and notified of every move and wake-up
-        self._asleep: set[ThreadEvent] = set()
-        self._acting: set[ThreadEvent] = set()
+        self.asleep: set[ThreadEvent] = set()  # what threads wait on
+        self.acting: set[ThreadEvent] = set()  # of threads that were woken, and have no verdict yet
         self.tasks: dict[LoopEvent, float] = {}  # until when they wait; -inf: they are about to act
         self.steps = 0  # how often a task began to wait, or went on
 
@@ -76,32 +76,6 @@ class VirtualTime:
                 self.world.arrive()
             self.changed.notify_all()
 
-    def sleep(self, event: "ThreadEvent", seconds: float | None) -> bool:
-        """Have a thread wait for its event, so many seconds at most (None: no limit); return whether it was set."""
-        with self.changed:
-            self._acting.discard(event)
-            event.due = math.inf if seconds is None else self._now + seconds
-            self._asleep.add(event)
-            self.changed.notify_all()  # another thread may be the next to move the clock now
-            try:
-                while not event.is_set and self._now < event.due:
-                    is_next = not self._acting and event.due == min(each.due for each in self._asleep) < math.inf
-                    if is_next and not self.held and not any(each.is_set for each in self._asleep):
-                        self.move(event.due)
-                    else:
-                        self.changed.wait()
-            finally:
-                self._asleep.discard(event)
-                self._acting.add(event)
-            was_set, event.is_set = event.is_set, False
-            return was_set
-
-    def end(self, event: "ThreadEvent") -> None:
-        """Take note that a thread has its verdict."""
-        with self.changed:
-            self._acting.discard(event)
-            self.changed.notify_all()
-
 
 class ThreadEvent(ThreadWakeup):
     """What a thread waits on in virtual time."""
@@ -118,12 +92,31 @@ class ThreadEvent(ThreadWakeup):
             self._time.changed.notify_all()
 
     def wait(self, seconds: float | None) -> bool:
-        """Return whether it was set, after so many seconds of virtual time at most."""
-        return self._time.sleep(self, seconds)
+        """Return whether it was set, after so many seconds of virtual time at most (None: no limit)."""
+        time = self._time
+        with time.changed:
+            time.acting.discard(self)
+            self.due = math.inf if seconds is None else time() + seconds
+            time.asleep.add(self)
+            time.changed.notify_all()  # another thread may be the next to move the clock now
+            try:
+                while not self.is_set and time() < self.due:
+                    is_next = not time.acting and self.due == min(each.due for each in time.asleep) < math.inf
+                    if is_next and not time.held and not any(each.is_set for each in time.asleep):
+                        time.move(self.due)
+                    else:
+                        time.changed.wait()
+            finally:
+                time.asleep.discard(self)
+                time.acting.add(self)
+            was_set, self.is_set = self.is_set, False
+            return was_set
 
     def over(self) -> None:
-        """Nobody waits any more."""
-        self._time.end(self)
+        """Nobody waits any more: the thread has its verdict."""
+        with self._time.changed:
+            self._time.acting.discard(self)
+            self._time.changed.notify_all()
 
 
 class VirtualThreadWakeup(ThreadEvent):

@@ -11,7 +11,7 @@ from tests.sync.stage import DEADLINE, Gate, start, until
 
 def is_asleep(time: VirtualTime, event: ThreadEvent) -> bool:
     with time.changed:  # a thread that is about to move the clock holds it
-        return event in time._asleep
+        return event in time.asleep
 
 
 def test_a_thread_that_was_woken_acts_before_the_clock_moves_on() -> None:
