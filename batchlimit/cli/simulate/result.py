@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from batchlimit.quota.overrides.known import spelled
 from batchlimit.rules import Rules
 
 
@@ -49,8 +50,8 @@ def whole(result: Result, unreadable: int, instances: int, speed: float) -> Row:
     return {
         "requests": result.requests,
         "unreadable_lines": unreadable,
-        "from": _instant(result.begun),
-        "to": _instant(result.ended),
+        "from": spelled(result.begun),
+        "to": spelled(result.ended),
         "instances": instances,
         "admitted": result.admitted,
         "refused": refused,
@@ -78,10 +79,6 @@ def _row(names: Row, tally: ReplayTally, *, is_rule: bool = True) -> Row:
     row = names | {"admitted": tally.admitted, "refused": tally.refused}
     row["refused_share"] = round(tally.refused / asked, 5) if asked else 0.0
     return row | {"without_key": tally.without_key} if is_rule else row
-
-
-def _instant(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 _BINS = 200
