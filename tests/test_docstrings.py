@@ -108,6 +108,8 @@ def test_a_public_class_describes_what_it_is_made_of(name: str) -> None:
     found = CLASSES[name]
     fields = [each.name for each in dataclasses.fields(found)] if dataclasses.is_dataclass(found) else []
     for field in [*fields, *getattr(found, "_fields", ())]:
+        if field.startswith("_"):  # it is kept for the class alone
+            continue
         assert described(text_of(found), field), field
     for argument, parameter in arguments_of_users(found).items():
         description = described(text_of(found) + text_of(vars(found).get("__init__", found)), argument)
