@@ -94,10 +94,9 @@ _warned = False
 def warn_in_loop() -> None:
     """Warn, once a process, whoever is about to block an event loop by more than memory; in its debug mode."""
     global _warned  # noqa: PLW0603  that is what "once" means
-    if _warned or (loop := _running_loop()) is None or not loop.get_debug():
-        return
-    _warned = True
-    caution(_MESSAGE, RuntimeWarning)
+    if not _warned and (loop := _running_loop()) is not None and loop.get_debug():
+        _warned = True
+        caution(_MESSAGE, RuntimeWarning)
 
 
 def _running_loop() -> "asyncio.AbstractEventLoop | None":

@@ -24,6 +24,7 @@ class Quota:
         burst: whole tokens, of the first bandwidth.
         also: the further bandwidths.
         largest_cost: the largest cost, in tokens, that can ever fit; 0 if some rate is 0.
+        encoded: what `encode` returns.
 
     Raises:
         ValueError, TypeError: an argument is out of range, or of the wrong type.
@@ -38,7 +39,7 @@ class Quota:
     burst: int
     also: tuple["Quota", ...]
     largest_cost: int = field(init=False, repr=False, compare=False)
-    _encoded: str = field(init=False, repr=False, compare=False)
+    encoded: str = field(init=False, repr=False, compare=False)
 
     # Written by hand, so that the burst may be None coming in and is an int for everyone who reads it.
     def __init__(self, rate: float, burst: int | None = None, also: Iterable["Quota"] = ()) -> None:
@@ -50,8 +51,8 @@ class Quota:
         parts = [of_kind("each of also", part, Quota, "a Quota") for part in several("also", also, "quotas")]
         object.__setattr__(self, "also", tuple([one for part in parts for one in part.bandwidths]))
         object.__setattr__(self, "largest_cost", min([self.burst, *[part.burst for part in self.also]]))
-        parts_encoded = [f"{grammar.encoded_rate(checked)}:{self.burst}", *[part._encoded for part in self.also]]
-        object.__setattr__(self, "_encoded", " ".join(parts_encoded))
+        parts_encoded = [f"{grammar.encoded_rate(checked)}:{self.burst}", *[part.encoded for part in self.also]]
+        object.__setattr__(self, "encoded", " ".join(parts_encoded))
 
     def __setstate__(self, state: list[Any]) -> None:
         Quota.__init__(self, *state[:3])  # the pickle may be of a version that knew no more
@@ -208,7 +209,7 @@ class Quota:
             >>> Quota.parse("100/s burst 200").encode()
             '100/1:200'
         """
-        return self._encoded
+        return self.encoded
 
     @property
     def bandwidths(self) -> tuple["Quota", ...]:

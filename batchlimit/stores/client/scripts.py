@@ -109,7 +109,7 @@ def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: flo
     told = "%d %d %d %s %d %d %d %d %d %d" % numbers  # noqa: UP031  an f-string takes a quarter more
     if max_wait or refused or shadow or rest != _USUAL:
         told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused} {shadow}"
-    found: list[str | bytes] = [quota.encode(), instance, told, *(seen if look else ())]
+    found: list[str | bytes] = [quota.encoded, instance, told, *(seen if look else ())]
     if latest < math.inf:
         found += [""] * (4 - len(found)) + ["%d" % latest]  # noqa: UP031
     return found
@@ -175,7 +175,7 @@ class SpendScript:
             size = len(group)
             for key, quota, cost, age, fill, rules, revision in group:
                 names.append(head + key + "}")  # bucket_name, without its call
-                wanted, line = quota.encode(), ""
+                wanted, line = quota.encoded, ""
                 if rules or revision:
                     wanted += f"@{rules} {revision}"
                 if (cost, size, fill) != (1, 1, 1.0) or not usual <= age < soon:
@@ -207,22 +207,22 @@ class SpendScript:
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
     """Return ARGV of give_back.lua."""
-    return [quota.encode(), back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
+    return [quota.encoded, back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
 
 
 def peek_arguments(quota: Quota) -> list[str | bytes]:
     """Return ARGV of peek.lua."""
-    return [quota.encode()]
+    return [quota.encoded]
 
 
 def reset_arguments(forget: bool) -> list[str | bytes]:
     """Return ARGV of reset.lua. No quota is asked with: a missing bucket is not begun."""
-    return [PROBE_QUOTA.encode(), "", "1" if forget else "0"]
+    return [PROBE_QUOTA.encoded, "", "1" if forget else "0"]
 
 
 def pause_arguments(quota: Quota, seconds: float, why: str) -> list[str | bytes]:
     """Return ARGV of pause.lua; 0 seconds: to lift the pause."""
-    return [quota.encode(), "", str(math.ceil(seconds * _SECOND)), why]
+    return [quota.encoded, "", str(math.ceil(seconds * _SECOND)), why]
 
 
 def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:
