@@ -94,8 +94,12 @@ class CriticalSection:
             self.gate.unwoken.pop(waiter, None)
 
     def _take_back(self, waiter: GateWaiter) -> Sequence[GateWaiter]:
-        is_ours = waiter.served and waiter.gate is self.gate
-        return self.gate.take_back(waiter, self.clock()) if is_ours else ()
+        if not waiter.served or waiter.gate is not self.gate:
+            return ()
+        waiter.served = False
+        served = self.gate.leave(waiter.partition, self.clock())
+        waiter.marker = None
+        return served
 
     # Its queue
 

@@ -14,7 +14,7 @@ _AT_ONCE = 16
 
 
 class Gate:
-    """Counts the calls under way; pure. It has 11 public methods: one for each thing that happens to it.
+    """Counts the calls under way; pure.
 
     After each method all waiters wait for something else than room, so a new call may enter if there is some. But time
     alone may have changed that, or the gate is `behind`: it has more to serve, and a new call gets what these leave.
@@ -79,26 +79,12 @@ class Gate:
         taken = self.in_flight + (self.waiting.count if self.behind else 0)
         return "partition" if taken < self.limit else "limit"
 
-    def wait_ns(self, mean_ns: float, reason: Reason, now_ns: int) -> float | None:
-        """Return an estimate of when to come back, if calls take so long on average; None: nothing is known."""
-        above = self.in_flight - self.limit
-        ahead = self.waiting.count + (above if above > 0 else 0) + 1
-        wait = mean_ns * ahead / self.limit if mean_ns else None  # a place gets free every mean / limit
-        return max(self.partitions.lent_in(now_ns, 0), wait or 0) if reason == "partition" else wait
-
     def give_up(self, waiter: GateWaiter) -> bool:
         """Remove a waiter; return False if it was served before, and so is under way."""
         self.waiting.remove(waiter)
         if self.behind and not self.waiting.count:
             self._set_behind(False)
         return not waiter.served
-
-    def take_back(self, waiter: GateWaiter, now_ns: int) -> Sequence[GateWaiter]:
-        """Remove a served waiter that could not be woken; return the waiters that were served instead."""
-        waiter.served = False
-        served = self.leave(waiter.partition, now_ns)
-        waiter.marker = None
-        return served
 
     @property
     def has_lost(self) -> bool:

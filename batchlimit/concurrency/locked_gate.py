@@ -19,7 +19,13 @@ from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.permit import BYPASS, DROPPED, HELD, IGNORED, LEFT, OVER, SUCCESS, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.concurrency.shedding import Shedder, Shedding, check_shedding
-from batchlimit.concurrency.statistics import ConcurrencyStatistics, Counts, WatcherStatistics
+from batchlimit.concurrency.statistics import (
+    ENDED,
+    ConcurrencyStatistics,
+    Counts,
+    PartitionStatistics,
+    WatcherStatistics,
+)
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -258,8 +264,23 @@ class LockedGate:
         """Return what was counted, with these statistics of watchers."""
         self.section.catch_up()
         with self.section.lock:
-            law = self.control.law
-            return self.counts.statistics(self.section.gate, watchers, baselines_of(law), state_of(law))
+            gate, counts, law = self.section.gate, self.counts, state_of(self.control.law)
+            return ConcurrencyStatistics(
+                limit=gate.limit,
+                in_flight=gate.in_flight,
+                waiting=gate.waiting.count,
+                **{each: getattr(counts, each) for each in ENDED},
+                refused=dict(counts.refused),
+                watchers=watchers,
+                waits=counts.waits,
+                baselines=baselines_of(self.control.law),
+                last_rtt=counts.last_rtt_ns / 1e9,
+                raised_by=dict(gate.raised),
+                lowered_by=dict(gate.lowered),
+                ratio=law.ratio,
+                settled_limit=gate.limit if law.settled is None else law.settled,
+                partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all},
+            )
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""

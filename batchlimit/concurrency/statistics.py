@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.concurrency.gate import Gate, Reason
-from batchlimit.concurrency.law import LawState
 from batchlimit.errors import ConcurrencyLimited
 
 
@@ -174,27 +173,9 @@ class Counts:
         self.refused[reason] += 1
         # The mean is of calls that ended just before refusals: to keep it at each call would take 60 ns of every call.
         self._mean_ns += (self.last_rtt_ns - self._mean_ns) / (_RECENT if self._mean_ns else 1)
-        wait = gate.wait_ns(self._mean_ns, reason, now_ns)
+        ahead = gate.waiting.count + max(0, gate.in_flight - gate.limit) + 1
+        wait = self._mean_ns * ahead / gate.limit if self._mean_ns else None  # a place gets free every mean / limit
+        if reason == "partition":
+            wait = max(gate.partitions.lent_in(now_ns, 0), wait or 0)
         seconds = None if wait is None else wait / _SECOND
         return ConcurrencyLimited(reason, seconds, gate.limit, gate.in_flight, "", self.key)
-
-    def statistics(
-        self, gate: Gate, watchers: tuple[WatcherStatistics, ...], baselines: Mapping[str, float], law: LawState
-    ) -> ConcurrencyStatistics:
-        """Return a copy of the counts, with what is in flight and waits now."""
-        return ConcurrencyStatistics(
-            limit=gate.limit,
-            in_flight=gate.in_flight,
-            waiting=gate.waiting.count,
-            **{each: getattr(self, each) for each in ENDED},
-            refused=dict(self.refused),
-            watchers=watchers,
-            waits=self.waits,
-            baselines=baselines,
-            last_rtt=self.last_rtt_ns / _SECOND,
-            raised_by=dict(gate.raised),
-            lowered_by=dict(gate.lowered),
-            ratio=law.ratio,
-            settled_limit=gate.limit if law.settled is None else law.settled,
-            partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all},
-        )
