@@ -112,6 +112,7 @@ USUAL: dict[str, AnyShape] = {
     "urgent, interrupted": Shape("10/s burst 1", {"calls": 3, "cancels": 1}, URGENT, 1, slowest=0),
     "one leases, a message is lost": Shape("10/s burst 6", {"calls": 2, "faults": 1}, NOW, 1, TWO, slowest=0),
     "refunded": Shape("10/s burst 6", {"calls": 2, "refunds": 1}, NOW, 1, TWO, slowest=0),
+    "refunded, two spend": Shape("4/s burst 1", {"calls": 3, "refunds": 1}, NOW, slowest=0),
     "refunded, a message is lost": Shape("4/s burst 2", {"calls": 2, "refunds": 1, "faults": 1}, NOW, 1, slowest=0),
     "owed": Shape("10/s burst 2", {"calls": 2, "debits": 1}, NOW, 1, TWO),
     "interrupted": Shape("10/s burst 2", {"calls": 2, "cancels": 1}, sizers=BOTH),
