@@ -3,9 +3,8 @@
 import pytest
 
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT
-from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.waiter import Fetch, Wait, Waiter
+from batchlimit.reservoir.waiter import Fetch, Waiter
 from tests.reservoir.entry import PATIENT, Entry
 from tests.reservoir.world import Waking, about
 
@@ -45,33 +44,6 @@ def test_a_grant_that_was_asked_for_at_the_very_instant_of_the_pause_is_void_unt
             entry.reservoir.lifecycle.resume()
         entry.grant(fetch, 0.1, 50)
         assert (entry.reservoir.state.lease.held, first.verdict is not None) == (held, lifted)
-
-
-def test_the_tokens_of_a_lost_answer_are_not_asked_for_again_in_a_pause() -> None:
-    entry = Entry(HUNDRED)
-    first = waiter()
-    entry.reservoir.admission.join(first)
-    lost = entry.fetch(first, 0.0)
-    entry.reservoir.failed(lost, None, 0.05)
-    entry.reservoir.lifecycle.pause(0.2, 0.1, waiter())
-    again = entry.fetch(first, 0.4)
-    assert (again.ask.seq > lost.ask.seq, again.repeated) == (True, False)
-
-
-def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_second() -> None:
-    entry = Entry(HUNDRED)
-    first, pausing = waiter(), waiter()
-    entry.reservoir.admission.join(first)
-    entry.grant(entry.fetch(first, 0.0), 0.0, 50)
-    back = entry.reservoir.lifecycle.pause(5.0, 0.1, pausing)
-    assert isinstance(back, GiveBack)
-    assert back.tokens == 49
-    entry.reservoir.gave_back(0.1)
-    assert entry.reservoir.admission.deny(1, 0.2)
-    second = waiter()
-    entry.reservoir.admission.join(second)
-    assert entry.step(second, 0.25) == Wait(0.35)
-    assert isinstance(entry.step(second, 0.7), Fetch)
 
 
 def test_who_waits_looks_again_when_a_pause_begins_and_when_it_is_lifted() -> None:
