@@ -22,7 +22,6 @@ from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 
-_FIRST = Rank(0, 0.0)
 _SMALL = 16
 """Where the burst is this many times as large, tokens that are about to be spent are no part of it that matters."""
 _UNHEARD = Durations()
@@ -40,14 +39,7 @@ class KeyState:
     )  # fmt: skip
 
     def __init__(
-        self,
-        quota: Quota,
-        policy: FailurePolicy,
-        fill: Fill,
-        count: InstanceCount,
-        now: float,
-        key: str = "",
-        rank: Rank = _FIRST,
+        self, quota: Quota, policy: FailurePolicy, fill: Fill, count: InstanceCount, now: float, key: str, rank: Rank
     ) -> None:
         """`quota` is the one of the code, of this rank; `key` is as `stored` returns it."""
         self.tokens, self.queue, self.overdraft = FreeTokens(now), WaitQueue(), NO_OVERDRAFT

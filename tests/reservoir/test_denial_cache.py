@@ -7,6 +7,7 @@ import pytest
 
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.failure_policy import CLOSED
+from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, leaves_plenty
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
@@ -193,6 +194,6 @@ class Overtaken(KeyState):
 
 
 def test_a_look_without_the_lock_goes_by_one_answer() -> None:
-    state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0)
+    state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0, "key", Rank(0, 0.0))
     state.answers = iter([DenialCache.dry(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
     assert not Forecast(state).denies(5, 0.0)
