@@ -130,13 +130,7 @@ class LocalSlots:
         return []
 
     def _settle(self, now: int) -> list[SlotWaiter]:
-        served = self._serve(now) if self.line else []
-        if self.held.surplus(self._is_closing) > 0:
-            self.due = now
-        return served
-
-    def _serve(self, now: int) -> list[SlotWaiter]:
-        """Give the slots that are free here to those who wait."""
+        """Give the slots that are free here to those who wait, who are returned, and the surplus back."""
         served: list[SlotWaiter] = []
         while self.line and self.held.has_free(now):
             waiter = self.line.next()
@@ -145,6 +139,8 @@ class LocalSlots:
             self.line.remove(waiter)
             served.append(waiter)
         self.admitted += len(served)
+        if self.held.surplus(self._is_closing) > 0:
+            self.due = now
         return served
 
     def left_behind(self, gone: Set[Claim], now: int) -> list[SlotWaiter]:

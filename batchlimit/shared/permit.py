@@ -30,13 +30,10 @@ class BaseSharedPermit(Unique):
         self._engine, self.key = engine, key
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.key!r}: {self._state}>"
-
-    @property
-    def _state(self) -> str:
-        if self._place is None:
-            return "not entered"
-        return "lost" if self.lost else "held" if self._is_lost is None else "released"
+        state = "not entered"
+        if self._place is not None:
+            state = "lost" if self.lost else "held" if self._is_lost is None else "released"
+        return f"<{type(self).__name__} of {self.key!r}: {state}>"
 
     @property
     def token(self) -> int:
