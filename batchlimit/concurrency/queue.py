@@ -4,7 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar, get_args
+from typing import Generic, Literal, TypeVar, get_args
 
 from batchlimit.base.setting import between, whole
 from batchlimit.concurrency.partition import Partition
@@ -64,21 +64,28 @@ NO_QUEUE = Queue(length=0)
 """The queue in which nobody waits."""
 
 
-class GateWaiter:
-    """A caller that waits. It is served once, or gives up, or is displaced; whichever comes first is final."""
+class Waiter:
+    """A caller that waits: how to wake it, its priority, and the how-manieth it is among those who came."""
+
+    __slots__ = ("number", "priority", "wake")
+
+    def __init__(self, wake: Callable[[], object], priority: int) -> None:
+        self.wake, self.priority, self.number = wake, priority, 0  # RuntimeError of `wake`: nobody is there any more
+
+
+class GateWaiter(Waiter):
+    """A caller at a gate. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
     __slots__ = (
-        "displaced", "gate", "in_flight", "marker", "number", "partition", "priority", "served", "since_ns", "start_ns",
-        "waiting", "wake",
+        "displaced", "gate", "in_flight", "marker", "partition", "served", "since_ns", "start_ns", "waiting",
     )  # fmt: skip
 
     partition: Partition
 
     def __init__(self, wake: Callable[[], object], priority: int = 0) -> None:
-        self.wake, self.priority = wake, priority
+        super().__init__(wake, priority)
         self.gate: object = None
         self.marker: object = None  # the partition's, while it is served and its permit is not held yet
-        self.number = 0
         self.waiting = self.served = self.displaced = False
         self.start_ns = self.in_flight = 0
         self.since_ns: int | None = None  # since when it waits; None: it does not
@@ -89,16 +96,7 @@ SHARE = 8
 higher priorities leave a part of the queue to lower ones."""
 
 
-class Ranked(Protocol):
-    """A waiter: its priority, and the how-manieth it is among those who came."""
-
-    __slots__ = ()
-
-    priority: int
-    number: int
-
-
-W = TypeVar("W", bound=Ranked)
+W = TypeVar("W", bound=Waiter)
 
 
 class Ranks(Generic[W]):

@@ -6,7 +6,7 @@ from typing import Any
 from weakref import ref
 
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
-from batchlimit.concurrency.queue import SHARE, Queue, Ranks
+from batchlimit.concurrency.queue import SHARE, Queue, Ranks, Waiter
 
 RENEWED = 1 / 3
 """The part of a lease after which it is renewed."""
@@ -169,18 +169,16 @@ class HeldSlots:
         self._leaving = min(self._leaving, self.count - len(self.places))  # what the store forgot does not go back
 
 
-class SlotWaiter:
+class SlotWaiter(Waiter):
     """A caller that waits: it gets a place, or an error, or gives up; whichever comes first is final."""
 
-    __slots__ = ("asks", "claim", "error", "is_patient", "number", "place", "priority", "wake")
+    __slots__ = ("asks", "claim", "error", "is_patient", "place")
 
     asks: int  # that were sent when it came, for only a later one concerns it
-    number: int  # of its line
 
     def __init__(self, wake: Callable[[], object], is_patient: bool, priority: int, claim: Claim | None) -> None:
-        self.wake = wake  # from any thread; RuntimeError if nobody can be woken any more
-        self.is_patient = is_patient  # it waits for a release; else for the store's first answer alone
-        self.priority, self.claim = priority, claim
+        super().__init__(wake, priority)
+        self.is_patient, self.claim = is_patient, claim  # waits for a release; else for the store's first answer alone
         self.place: Place | None = None
         self.error: Exception | None = None
 
