@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_592,
-    "functions": 3_579,
+    "lines": 48_603,
+    "functions": 3_580,
     "files": 310,
     "classes of one name": 10,
     "entries of batchlimit/": 26,

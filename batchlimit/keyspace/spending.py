@@ -12,7 +12,7 @@ from weakref import ref
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import spend_of
 from batchlimit.keyspace.kept_keys import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Outcome
+from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
@@ -42,9 +42,9 @@ class Spending(Generic[E]):
         "_instance",
         "_needs_demand",
         "_options",
-        "_patience",
         "_settled",
         "code",
+        "patience",
     )
 
     def __init__(
@@ -67,7 +67,7 @@ class Spending(Generic[E]):
         self._clock, self._settled, self.code = clock, settled, code
         self._counts_at = -math.inf
         self._needs_demand = type(options.sizer) is TimeBatch  # the usual sizer wants nothing of a demand of 0
-        self._patience = max(_WAITING, 2 * options.deadline)
+        self.patience = max(_WAITING, 2 * options.deadline)
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
         self._in_flight: dict[str, ref[KeySpend]] = {}
 
@@ -139,16 +139,16 @@ class Spending(Generic[E]):
         What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
         now = self._clock()
-        if now - begun[0].sent > self._patience and any(_is_late(each, now) for each in begun):
+        if now - begun[0].sent > self.patience and any(_is_late(each, now) for each in begun):
             outcome = None
         if isinstance(outcome, tuple):
             if len(outcome) != len(begun):
                 raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
-            is_charged = True
+            all_charged = True
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
-                is_charged &= spent.is_charged
-            if is_charged:
+                all_charged &= spent.is_charged
+            if all_charged:
                 for each in begun:
                     self._answered(each)
                     self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)
@@ -156,6 +156,14 @@ class Spending(Generic[E]):
                 return outcome
         self.end(begun)
         return outcome
+
+    def wakes_late(self, begun: Sequence[KeySpend], outcome: Outcome) -> bool:
+        """Whether what was charged is of no use to a caller that wakes now; then it has admitted nobody."""
+        now = self._clock()
+        if is_late := is_charged(outcome) and any(_is_late(each, now) for each in begun):
+            for each in begun:
+                self._settled(each.code, -each.message.cost, False)
+        return is_late
 
     def keep(self, kept: dict[str, bytes]) -> float:
         """Remember keys that were spent at just now; return the instant at which to forget one (inf: no need)."""

@@ -133,11 +133,16 @@ class Spends:
         try:
             self._send(place, costs)
         except BaseException:
-            self._finish(lambda: self._leave(place))
-            self._leave(place)
-            with not_reentered(self._lock):
-                self._spending.end(place.begun)
+            if place.begun:
+                self._finish(lambda: self._leave(place))
+                self._leave(place)
+                with not_reentered(self._lock):
+                    self._spending.end(place.begun)
             raise
+        if place.begun and self._clock() - place.begun[0].sent > self._spending.patience:
+            with not_reentered(self._lock):
+                if self._spending.wakes_late(place.begun, place.outcome):
+                    place.outcome, place.is_late = None, True
         if place.is_late:  # the caller asks again
             self.refund({each.key: each.message.cost for each in place.begun})
         self._check_open()  # whoever closes the limiter meanwhile fails its callers
@@ -180,12 +185,10 @@ class Spends:
                 return False
         leading[place] = now + self._patience
         waiting.pop(place, None)
-        if waiting:
-            most = _MOST
-            buckets = len(place.begun)
-            while waiting and (buckets := buckets + len((first := next(iter(waiting))).begun)) <= most:
-                place.others.append(first)
-                del waiting[first]
+        buckets = len(place.begun)
+        while waiting and (buckets := buckets + len((first := next(iter(waiting))).begun)) <= _MOST:
+            place.others.append(first)
+            del waiting[first]
         return True
 
     def _lead(self, place: _Place) -> None:

@@ -92,7 +92,7 @@ class World:
         for child in self.limiters[shape.instances - shape.most.get("forks", 0) :]:
             child.is_gone = True  # until its parent forks
         self._store.rules._began = -BEGINS / SECOND
-        patience = self.limiters[0].keyspace.spending._patience
+        patience = self.limiters[0].keyspace.spending.patience
         self._lasting = max(latest_spend(each, patience) for each in (self._quota, self._other))
         self.watch = Watch(loosest(self._quota, self._other), shape.instances, self.now)
         self.post: list[Message] = []

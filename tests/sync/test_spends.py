@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from batchlimit import FailurePolicy, Quota, RateLimiter, StoreUnavailable
+from batchlimit import FailurePolicy, LimiterClosed, Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota as AnyQuota
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import spends as spends_of_threads
-from batchlimit.sync.spends import Spends
+from batchlimit.sync.spends import Spends, _Place
 from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, away, nothing, said, start, until
 
@@ -140,6 +140,41 @@ def test_two_calls_are_under_way_and_all_others_wait_for_one_of_them(
     gate.open()
     assert second.result(DEADLINE)
     assert not queue_of(limiter)._leading
+
+
+def test_a_thread_that_wakes_late_gives_back_what_was_charged_and_asks_again(
+    limiter: RateLimiter, till: Till, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was taken in by the leader, in time; but more has flowed into the bucket since."""
+    sleep, before = _Place.sleep, list[Future[Any]]()
+
+    def long(place: _Place, seconds: float) -> None:
+        sleep(place, seconds)
+        if place.is_told:
+            for each in before:
+                each.result(DEADLINE)
+            clock.pass_by(1000.0)
+
+    monkeypatch.setattr(_Place, "sleep", long)
+    gate, first, (leader, late) = led(limiter, till, each_of(limiter, "ab"))
+    before += [first, leader]
+    gate.open()
+    assert late.result(DEADLINE)
+    assert till.calls == [[["first"]], [["a"], ["b"]]]
+    assert list(limiter._entries) == ["b"]
+    assert limiter.statistics().admitted == 3
+
+
+def test_calls_of_a_closed_limiter_or_without_a_quota_leave_nothing_behind(till: Till, clock: Clock) -> None:
+    with RateLimiter(till, {"a": TEN}, sizer=FixedBatch(1), clock=clock) as limiter:
+        bell = limiter._registry._refresher._bell
+        with pytest.raises(ValueError, match="no quota"):
+            limiter.try_acquire("b")
+        assert bell.empty()
+    before = bell.qsize()
+    with pytest.raises(LimiterClosed):
+        limiter.try_acquire("a")
+    assert bell.qsize() == before
 
 
 def test_the_keys_of_one_call_are_one_group(limiter: RateLimiter, till: Till) -> None:
