@@ -61,14 +61,13 @@ class Waits:
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
             return self._endless
-        loop = asyncio.get_running_loop()
         power = max(math.frexp(seconds)[1], _LEAST) - _FINENESS
         width = math.ldexp(1.0, power)
-        key = power, math.ceil((loop.time() + seconds) / width)
+        key = power, math.ceil((self.loop.time() + seconds) / width)
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = {}
-            loop.call_at(key[1] * width, self._ring, key)
+            self.loop.call_at(key[1] * width, self._ring, key)
         return slot
 
     def _ring(self, key: tuple[int, int]) -> None:

@@ -175,11 +175,12 @@ class AsyncSharedPermit(BaseSharedPermit):
         if self._may_cancel:
             self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
             self._cancels = self._task.cancelling() if self._task else 0
-            self._held.holder = ref(self)
-            if self._held.is_lost(self._engine.clock()):
+            place, now = self._held, self._engine.clock()
+            place.holder = ref(self)
+            if place.is_lost(now):
                 self._loop.call_soon(self.settle)  # the block may end before a running task hears
             else:
-                self._watch()
+                self._watch(place.lease.until - now)
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -190,11 +191,9 @@ class AsyncSharedPermit(BaseSharedPermit):
             if isinstance(error, asyncio.CancelledError) and not others:
                 raise PermitLost(self.key, self.token) from error
 
-    def _watch(self) -> None:
+    def _watch(self, ns: float) -> None:
         """Have `settle` called when the lease would be over: blocks whose leases end together cost one timer."""
-        seconds = (self._held.lease.until - self._engine.clock()) / _SECOND
-        self._slot.pop(self, None)
-        self._slot = waits_of(asyncio.get_running_loop()).until(max(_SOONEST, seconds))
+        self._slot = waits_of(asyncio.get_running_loop()).until(max(_SOONEST, ns / _SECOND))
         self._slot[self] = None
 
     def hurry(self) -> None:
@@ -207,10 +206,12 @@ class AsyncSharedPermit(BaseSharedPermit):
         """Cancel the task if the permit is lost, else look again when its renewed lease would be over; in its loop."""
         if self._is_lost is not None or self._cancelled or self._task is None:
             return
-        if self._held.is_lost(self._engine.clock()):
+        now = self._engine.clock()
+        if self._held.is_lost(now):
             self._cancelled = self._task.cancel(f"{self!r}")
         else:
-            self._watch()
+            self._slot.pop(self, None)
+            self._watch(self._held.lease.until - now)
 
 
 _SECOND = 1_000_000_000
