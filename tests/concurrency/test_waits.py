@@ -156,6 +156,36 @@ async def test_all_who_wait_for_a_share_to_be_lent_look_once() -> None:
     assert not timers()
 
 
+async def test_who_waits_looks_again_after_each_pause_until_woken() -> None:
+    loop, looks = virtual_loop(), []
+    turns = [TaskWakeup(), TaskWakeup()]
+
+    def look() -> None:
+        looks.append(loop.time() - 1000)
+        if len(looks) == 3:
+            turns[0].wake()
+        if len(looks) == 5:
+            turns[1].wake()
+
+    await asyncio.gather(*(turn.wait(math.inf, lambda: 0.5, look) for turn in turns))
+    await asyncio.sleep(9)
+    assert looks == [0.5, 1.0, 1.5, 2.0, 2.5]
+
+
+async def test_a_look_that_fails_is_followed_by_the_next() -> None:
+    turn, looks = TaskWakeup(), []
+    virtual_loop().set_exception_handler(lambda *_: None)
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) < 3:
+            raise ZeroDivisionError
+        turn.wake()
+
+    await turn.wait(math.inf, lambda: 1.0, look)
+    assert len(looks) == 3
+
+
 async def test_a_loop_that_forgot_to_look_does_so_when_the_next_one_waits() -> None:
     """As one does where a signal handler raises just then: no place that was lost came back to those who wait."""
     turns, looks = [TaskWakeup(), TaskWakeup()], []

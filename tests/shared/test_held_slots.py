@@ -119,6 +119,13 @@ def test_idle_slots_count_among_the_free_ones_of_which_a_part_stays() -> None:
     assert held(6, 2, spare=0, idle=4).surplus(is_closing=False) == 2
 
 
+def test_a_slot_that_nobody_waits_for_any_more_goes_back_though_no_ask_was_answered() -> None:
+    slots = HeldSlots("a.1")
+    assert not slots.is_contested
+    assert slots.hear(SlotPush("a.1", 1, 1, -1))
+    assert slots.surplus(is_closing=False) == 1
+
+
 def test_what_went_back_is_not_left_out_of_what_is_granted_later() -> None:
     slots = held(2, 2, keep=1)
     slots.end(next(iter(slots.places)))

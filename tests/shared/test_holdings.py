@@ -1,15 +1,18 @@
 """What the thread that asks learns of keys: when to ask, whom to wake, what is left."""
 
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from batchlimit.base.waking import Event
 from batchlimit.bucket.slot_table import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
+from batchlimit.shared import renewer as renewer_module
 from batchlimit.shared.held_slots import Claim, SlotWaiter
 from batchlimit.shared.holdings import Holdings, SharedKeyStatistics
 from batchlimit.shared.local_slots import LocalSlots, Shared
@@ -47,6 +50,15 @@ def test_the_next_key_is_the_one_that_is_due_first() -> None:
     assert holdings.due(START + 4 * SECOND) == [sooner]
 
 
+def test_a_key_is_forgotten_once() -> None:
+    holdings, slots = Holdings(str, lambda: START), slots_of("a", due=9)
+    holdings.add(slots)
+    assert (holdings.drop(slots), len(holdings)) == (False, 1), "the store is to be asked about it"
+    slots.due, slots.admitted = math.inf, 3
+    assert [holdings.drop(slots), holdings.drop(slots)] == [True, True]
+    assert (len(holdings), holdings.statistics().admitted) == (0, 3)
+
+
 class Calls:
     """A store that lends what a test says, or is away; at once."""
 
@@ -59,6 +71,56 @@ class Calls:
         return self.reply
 
     lend = knock = None
+
+
+@pytest.mark.parametrize(
+    ("reply", "chance", "seconds"),
+    [
+        (None, min, 0.05),
+        (None, max, 0.15),
+        (SlotReply(0, 1, -1, True, 1, 1, 2), min, 0.5),
+        (SlotReply(0, 1, -1, True, 1, 1, 2), max, 1.0),
+    ],
+)
+def test_who_waits_has_the_store_asked_again_soon_and_after_a_failure_sooner(
+    reply: SlotReply | None, chance: Any, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = Calls()
+    store.reply = reply
+    monkeypatch.setattr(renewer_module, "uniform", lambda *both: chance(both))
+    renewer, slots = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), slots_of("a", due=60)
+    slots.line_up(SlotWaiter(lambda: None, True, 0, None), START)
+    assert renewer._answered(slots, slots.ask(START), START) == []
+    assert renewer.holdings.statistics().asks == (reply is not None), "answers are counted"
+    assert (slots.due - START) / SECOND == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize(("due", "passed", "seconds"), [(0.25, 0.0, 0.25), (0.25, 0.5, 0.0), (math.inf, 0.0, math.inf)])
+def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, passed: float, seconds: float) -> None:
+    """Meanwhile some time may have passed."""
+    store: Any = Calls()
+    now, slept = START, list[float]()
+    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: now)
+    renewer.holdings.add(slots := slots_of("a", due))
+    renewer.holdings.note(slots, START)
+
+    class Asleep(Exception):
+        pass
+
+    class Wake(Event):
+        def wait(self, seconds: float | None) -> bool:
+            slept.append(seconds or 0.0)
+            raise Asleep
+
+    def find_none() -> list[LocalSlots]:
+        nonlocal now
+        now += round(passed * SECOND)
+        return []
+
+    renewer.holdings.wake, renewer._due = Wake(), find_none  # type: ignore[method-assign]
+    with pytest.raises(Asleep):
+        renewer._run()
+    assert slept == [pytest.approx(seconds, abs=1e-6)]
 
 
 @pytest.mark.parametrize(("is_dropped", "seconds"), [(False, 1.0), (True, 0.0)])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import math
 import weakref
 
 import pytest
@@ -39,6 +40,23 @@ async def test_all_blocks_under_a_lease_share_one_timer_and_those_that_ended_hav
             ring(limiter, 60.0)
             assert watched() == [2], "a lease that is not over is looked at again"
         assert watched() == [0]
+
+
+async def test_a_lease_that_is_about_to_end_is_looked_at_a_millisecond_later() -> None:
+    """Timers and clocks do not agree to the last digit."""
+    loop, url = asyncio.get_running_loop(), "memory://"
+    async with AsyncSharedConcurrencyLimiter.from_url(url, {"gpu": 1}) as limiter, limiter.acquire("gpu") as permit:
+        begin = loop.time()
+        ring(limiter, (permit._held.lease.until - limiter._engine.clock()) / SECOND - 0.0001)
+        (due,) = (number * math.ldexp(1.0, power) for power, number in waits_of(loop)._slots)
+        assert due >= begin + 0.001
+
+
+async def test_a_place_that_was_given_without_the_store_has_no_timer() -> None:
+    store = Cut()
+    store.is_away = True
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": 1}, on_failure="open") as limiter, limiter.acquire("gpu"):
+        assert watched() == []
 
 
 def test_a_permit_that_was_released_is_freed_without_the_garbage_collector() -> None:

@@ -185,6 +185,21 @@ def test_a_policy_that_counts_no_instances_is_warned_of() -> None:
         limiter_of(MemoryStore(), {"a": 1}, on_failure="local").close()
 
 
+@pytest.mark.parametrize(
+    ("limits", "deadline", "waits"),
+    [
+        ({"a": 1}, 0.5, 0.5),
+        ({"a": 1, "b": Shared(1, lease=60.0)}, 9.0, 2.5),
+        ({"a": 1, "b": Shared(1, lease=4.0)}, 9.0, 1.0),
+    ],
+)
+def test_an_answer_is_waited_for_a_quarter_of_the_shortest_lease_at_most(
+    limits: Any, deadline: float, waits: float
+) -> None:
+    with SharedConcurrencyLimiter(MemoryStore(), limits, deadline=deadline) as limiter:
+        assert limiter._engine.store.deadline == waits
+
+
 def test_the_largest_numbers_work() -> None:
     limiter_of(
         MemoryStore(), {"a": Shared(1_000_000_000, lease=3600.0), "b": Shared(1, lease=0.1)}, weight=1_000_000
@@ -552,6 +567,26 @@ def test_of_two_threads_that_were_begun_one_ends_the_limiter() -> None:
     await_fact(lambda: store.ended == [renewer._instance], "it ended")
     renewer._run()
     assert store.ended == [renewer._instance]
+
+
+def test_close_wakes_who_waits() -> None:
+    limiter = limiter_of(MemoryStore(), {"gpu": 1})
+    permit = limiter.acquire("gpu")
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            limiter.acquire("gpu")
+        except LimiterClosed as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    await_fact(lambda: limiter.statistics().keys["gpu"].waiting == 1, "it waits")
+    limiter.close()
+    thread.join(100)
+    assert len(errors) == 1
+    permit.release()
 
 
 @pytest.mark.usefixtures("without_looks")

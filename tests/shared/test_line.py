@@ -42,6 +42,16 @@ def test_one_place_of_eight_goes_to_who_waited_longest() -> None:
     assert [served(line) in low for _ in range(16)] == [False] * 7 + [True] + [False] * 7 + [True]
 
 
+def test_who_left_is_not_served_and_may_leave_again() -> None:
+    one, other = waiter(), waiter()
+    line = line_of([one, other])
+    line.remove(one)
+    line.remove(one)
+    assert (len(line), line.patient, one in line, other in line) == (1, 1, False, True)
+    assert served(line) is other
+    assert list(line) == []
+
+
 def test_only_the_patient_count_against_the_length() -> None:
     line = line_of([waiter(is_patient=False), waiter()], Queue(2, None))
     assert not line.is_full

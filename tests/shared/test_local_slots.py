@@ -105,6 +105,23 @@ def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() ->
     assert (world.all["a"].sent, world.all["a"].admitted) == (asked, 1001)
 
 
+def test_of_few_slots_none_stays_here() -> None:
+    world = World(1, "a", "b")
+    world.leave("a", world.get("a"))
+    world.settle()
+    assert world.all["a"].held.count == 0
+    assert world.all["a"].is_over
+    assert world.table.lent == 0
+
+
+def test_slots_that_stay_here_go_back_when_somebody_waits_for_them() -> None:
+    world = World(4, "a", "b")
+    places = [world.get("a") for _ in range(3)]
+    for place in places:
+        world.leave("a", place)
+    assert len({world.get("b") for _ in range(4)}) == 4
+
+
 def test_a_slot_that_others_wait_for_goes_to_them_though_somebody_waits_here_too() -> None:
     world = World(1, "a", "b")
     place = world.get("a")
@@ -115,6 +132,16 @@ def test_a_slot_that_others_wait_for_goes_to_them_though_somebody_waits_here_too
     world.settle()
     assert theirs.place
     assert not ours.place
+
+
+def test_a_slot_that_was_granted_is_used_though_others_wait_too() -> None:
+    world = World(1, "a", "b", "c")
+    place = world.get("a")
+    waiters = [world.wait("b"), world.wait("c")]
+    world.settle()
+    world.leave("a", place)
+    world.settle()
+    assert [each.place is not None for each in waiters] == [True, False]
 
 
 def test_slots_go_round_among_more_instances_than_slots() -> None:
@@ -134,6 +161,20 @@ def test_slots_go_round_among_more_instances_than_slots() -> None:
             assert place
             places[other] = place
     assert max(served.values()) - min(served.values()) <= 1
+
+
+def test_an_instance_at_its_fair_share_hands_slots_on_within_the_process() -> None:
+    world = World(4, "a", "b")
+    places = [world.get("a") for _ in range(2)]
+    for _ in range(2):
+        world.get("b")
+    world.wait("b")
+    waiter = world.wait("a")
+    world.settle()
+    asked = world.all["a"].sent
+    assert world.leave("a", places[0]) == [waiter]
+    world.settle()
+    assert world.all["a"].sent == asked
 
 
 def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_after_it_came() -> None:
@@ -168,6 +209,19 @@ def test_the_store_is_told_when_twice_as_many_wait() -> None:
         world.settle()
         asked.append(world.all["a"].sent)
     assert asked[-1] - asked[0] == 4
+
+
+def test_who_gave_up_gets_nothing_and_the_store_is_told() -> None:
+    world = World(1, "a", "b")
+    place = world.get("a")
+    waiter = world.wait("b")
+    world.settle()
+    world.all["b"].give_up(waiter, world.now)
+    world.settle()
+    world.leave("a", place)
+    world.settle()
+    assert not waiter.place
+    assert world.all["b"].is_over
 
 
 def test_a_lease_counts_from_before_the_ask_and_a_tenth_of_it_is_left_out() -> None:
@@ -234,6 +288,15 @@ def test_no_slot_is_used_after_its_lease() -> None:
     world.leave("a", world.get("a"))
     world.now = int(world.all["a"].held.lease.until)
     assert world.enter("a") is None
+
+
+def test_a_renewed_lease_holds_its_permits() -> None:
+    world = World(1, "a")
+    place = world.get("a")
+    for _ in range(9):
+        world.now = int(world.all["a"].due) + 1
+        world.settle()
+        assert not place.is_lost(world.now)
 
 
 class Holder:
@@ -304,6 +367,27 @@ def test_a_key_of_which_the_store_never_answered_is_forgotten_after_a_lease() ->
         assert slots.is_over == is_over
 
 
+def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
+    world = World(4, "a")
+    slots = world.all["a"]
+    error = CircuitOpen("away")
+    waiters = [world.wait("a") for _ in range(3)]
+    slots.ask(world.now)
+    assert slots.fail(error, world.now + 1, 2) == waiters
+    assert [each.error for each in waiters] == [None, None, error]
+    assert slots.in_flight == 2
+    assert waiters[0].place
+    assert not waiters[0].place.is_lost(world.now + 100 * SECOND)
+    world.leave("a", waiters[0].place)
+    assert slots.in_flight == 1
+    world.now += 1
+    world.settle()
+    assert (slots.due, slots.is_over) == (math.inf, False)
+    assert waiters[1].place
+    world.leave("a", waiters[1].place)
+    assert (slots.due, slots.is_over) == (math.inf, True), "the store has nothing to be told"
+
+
 # When the store is asked
 
 
@@ -319,6 +403,42 @@ def test_a_caller_that_waits_for_no_release_has_the_store_asked_at_once() -> Non
     assert world.all["a"].due == world.now
 
 
+def test_the_last_waiter_that_gives_up_has_the_store_told() -> None:
+    world = World(1, "a")
+    world.get("a")
+    waiters = [world.wait("a"), world.wait("a")]
+    world.settle()
+    slots = world.all["a"]
+    slots.give_up(waiters[0], world.now)
+    assert slots.due > world.now
+    slots.give_up(waiters[1], world.now)
+    assert slots.due == world.now
+
+
+def test_after_a_lost_answer_whoever_came_meanwhile_has_the_store_asked_at_once() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    world.wait("a")
+    slots.ask(world.now)
+    world.wait("a", is_patient=False)
+    slots.fail(StoreUnavailable("away"), world.now + 1_000_000, 0)
+    assert slots.due == world.now
+
+
+def test_while_somebody_waits_a_lease_that_never_began_is_not_over() -> None:
+    world = World(1, "a")
+    slots = world.all["a"]
+    waiter = world.wait("a")
+    slots.ask(world.now)
+    slots.fail(StoreUnavailable("away"), world.now + 1_000_000, 0)
+    world.now += 100 * SECOND
+    assert slots.expire(world.now) == []
+    assert slots.held.name == "a.1"
+    slots.give_up(waiter, world.now)
+    slots.expire(world.now)
+    assert slots.held.name == "a.2"
+
+
 def test_the_end_of_a_permit_of_an_outage_has_the_store_asked_for_those_who_wait() -> None:
     world = World(4, "a")
     slots, waiter = world.all["a"], world.wait("a")
@@ -332,6 +452,18 @@ def test_the_end_of_a_permit_of_an_outage_has_the_store_asked_for_those_who_wait
         world.now, slots.due = at, math.inf
         world.leave("a", waiter.place)
         assert slots.due == due, "a second time it changes nothing"
+
+
+def test_an_answer_ends_what_waiters_are_told_of_a_failure() -> None:
+    world = World(4, "a")
+    slots = world.all["a"]
+    world.wait("a")
+    slots.ask(world.now)
+    error = StoreUnavailable("late")
+    slots.fail(error, world.now, 0)
+    assert slots.error is error
+    world.settle()
+    assert slots.error is None
 
 
 def test_an_ask_says_that_waiters_want_slots_soon_unless_others_wait_too() -> None:
