@@ -12,7 +12,7 @@ Steps = Generator[Any, Any, T]
 
 
 def run(steps: Steps[T]) -> T:
-    """Go through steps in a thread: what they yield is the result."""
+    """Go through steps in a thread: what they yield is the result. A handler that raises here ends them at once."""
     try:
         step = next(steps)
         while True:
@@ -24,6 +24,8 @@ def run(steps: Steps[T]) -> T:
                 step = steps.send(step)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
 
 
 def followed(steps: Callable[Concatenate[Any, P], Steps[Any]]) -> Callable[Concatenate[Any, P], Any]:
