@@ -392,6 +392,17 @@ def test_a_classifier_that_fails_ignores(limiter: Any, wrong: Any, caplog: pytes
     assert "the call is ignored" in caplog.text
 
 
+def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
+    here = limiter(Recorder(1))
+    for error in (
+        ExceptionGroup("", [ValueError(), ExceptionGroup("", [TimeoutError()])]),
+        ExceptionGroup("", [OwnError()]),
+    ):
+        with pytest.raises(ExceptionGroup), here.acquire():
+            raise error
+    assert (here.statistics().dropped, here.statistics().ignored) == (1, 1)
+
+
 def test_who_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
     """Nobody comes or goes: those who wait look themselves."""
     here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), queue=Queue(5, max_wait=None))

@@ -36,6 +36,22 @@ def entry(rules: Rules, tokens: int = 0) -> Entry:
     return Entry(tokens=tokens, rules=rules)
 
 
+def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_is_due_at_once() -> None:
+    rules = Rules()
+    caller = entry(rules, tokens=60)
+    assert caller.reservoir.lifecycle.due() > 0.5
+    caller.reservoir.tokens.take(1)
+    rules.set(LOW)
+    caller.reservoir.rule.reconsider(0.0)
+    assert caller.reservoir.lifecycle.due() <= 0.5
+    fetch = caller.tend(0.5)
+    assert (fetch.quota, fetch.ask.back + fetch.ask.held) == (LOW, 59)
+    assert fetch.ask.back >= 59 - LOW.burst
+    caller.grant(fetch, 0.5, tokens=4)
+    assert caller.held == 4
+    assert caller.reservoir.lifecycle.due() > 0.6, "it is done once"
+
+
 def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
     rules = Rules()
     caller = entry(rules, tokens=60)

@@ -3,8 +3,9 @@
 import pytest
 
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT
+from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.waiter import Fetch, Waiter
+from batchlimit.reservoir.waiter import Fetch, Wait, Waiter
 from tests.reservoir.entry import PATIENT, Entry
 from tests.reservoir.world import Waking, about
 
@@ -44,6 +45,22 @@ def test_a_grant_that_was_asked_for_at_the_very_instant_of_the_pause_is_void_unt
             entry.reservoir.lifecycle.resume()
         entry.grant(fetch, 0.1, 50)
         assert (entry.reservoir.state.lease.held, first.verdict is not None) == (held, lifted)
+
+
+def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_second() -> None:
+    entry = Entry(HUNDRED)
+    first, pausing = waiter(), waiter()
+    entry.reservoir.admission.join(first)
+    entry.grant(entry.fetch(first, 0.0), 0.0, 50)
+    back = entry.reservoir.lifecycle.pause(5.0, 0.1, pausing)
+    assert isinstance(back, GiveBack)
+    assert back.tokens == 49
+    entry.reservoir.gave_back(0.1)
+    assert entry.reservoir.admission.deny(1, 0.2)
+    second = waiter()
+    entry.reservoir.admission.join(second)
+    assert entry.step(second, 0.25) == Wait(0.35)
+    assert isinstance(entry.step(second, 0.7), Fetch)
 
 
 def test_who_waits_looks_again_when_a_pause_begins_and_when_it_is_lifted() -> None:

@@ -64,6 +64,22 @@ def test_a_grant_may_begin_as_late_as_the_first_in_line_can_wait(deadline: float
     assert entry.fetch(entry.join(1, deadline), 0.5).ask.max_wait == about(max_wait)
 
 
+@pytest.mark.parametrize(
+    ("quota", "max_wait"),
+    [
+        (Quota(100.0, 1), 0.01 + 1.5e-6),
+        (Quota(4.0, 2), 0.5 + 1.5e-6),
+        (Quota(1.0, 1), 1.0 + 1.5e-6),
+        (Quota(10.0, 100), 1.0),
+        (Quota(10.0, 100) & Quota(20.0, 2), 0.1 + 1.5e-6),
+    ],
+)
+def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max_wait: float) -> None:
+    """One that begins later keeps the bucket from filling meanwhile. The bucket may round its wait up by 1.5 us."""
+    entry = Entry(quota)
+    assert entry.fetch(entry.join(1)).ask.max_wait == max_wait
+
+
 # In order of arrival
 
 
@@ -100,6 +116,16 @@ def test_when_the_first_goes_the_next_is_woken_and_fetches(way: str) -> None:
 
 
 # Until when tokens are good
+
+
+def test_a_grant_that_arrives_after_its_lease_is_not_spent() -> None:
+    """It says nothing about the bucket, so that who takes the first answer may ask once more, and no oftener."""
+    entry = Entry()
+    waiter = entry.join(1, NO_WAIT)
+    for at, verdict in ((0.0, type(None)), (2.0, Refuse)):
+        entry.grant(entry.fetch(waiter, at), at + 1.0, 1, lease=1.0)
+        assert isinstance(waiter.verdict, verdict)
+        assert entry.held == 0
 
 
 def test_who_asked_before_there_was_a_reservoir_asked_once() -> None:
@@ -634,6 +660,20 @@ def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -
     assert not entry.reservoir.state.is_retired
     entry.reservoir.admission.confirm(waiter)
     assert entry.reservoir.lifecycle.evict()
+
+
+@pytest.mark.parametrize("tentative", [False, True])
+def test_a_claim_leaves_once(tentative: bool) -> None:
+    entry = Entry(tokens=10)
+    waiter = Waiter(4, PATIENT, Waking(), tentative=tentative)
+    entry.reservoir.admission.join(waiter)
+    entry.step(waiter)
+    spender = entry.join(6)
+    assert isinstance(entry.step(spender), Admit)
+    for _ in range(2):
+        entry.reservoir.leave(waiter, 0.0)
+        assert entry.reservoir.tokens.available == 4
+    assert figures(entry.reservoir)[0] == 1 + 6
 
 
 # Who is served before whom

@@ -294,6 +294,19 @@ def test_what_a_tentative_caller_borrowed_is_no_room_for_a_refund() -> None:
     assert (back and back.refund, entry.held) == (1, 0)
 
 
+def test_what_a_tentative_caller_borrowed_does_not_return_after_its_lease() -> None:
+    """Though this instance has lent itself more meanwhile."""
+    entry = away()
+    tentative = entry.join(5, 9.0, tentative=True)
+    fail(entry, tentative, 1.0)
+    assert isinstance(tentative.verdict, Admit)
+    assert tentative.verdict.before == 1.0 + LEASE
+    fail(entry, entry.join(3, 9.0), 1.0 + LEASE)
+    held = entry.held
+    entry.reservoir.leave(tentative, 1.0 + LEASE)
+    assert entry.held == held
+
+
 def test_what_expired_unused_is_there_again() -> None:
     """A call now and then, and large batches: else each of them would cost the share a batch."""
     entry = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
@@ -371,6 +384,17 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     again = entry.reservoir.lifecycle.tend(1.2)
     assert isinstance(again, GiveBack)
     assert again.refund == back.refund > 0
+
+
+def test_a_share_that_is_full_again_is_forgotten() -> None:
+    """Then the next outage begins with what is in the bucket by then, shared by as many as there are by then."""
+    entry = away()
+    fail(entry, entry.join(25, NO_WAIT), 1.0)
+    for at in (1.1, 2.0):  # at the first of them it is not full
+        entry.grant(entry.fetch(entry.join(1, NO_WAIT), at), at, 1, level=0, active_instances=4)
+    line = [entry.join(1, NO_WAIT) for _ in range(25)]
+    fail(entry, line[0], 2.2)
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "(0 + 100/s x 0.2 s) / 4"
 
 
 def test_a_key_does_not_retire_before_its_share_is_full() -> None:
