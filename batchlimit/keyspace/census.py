@@ -160,7 +160,7 @@ class Tallies:
     def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
         """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
         row = self._spends[self._policies.get(id(quota), -1)]  # as `number`, without its call
-        row[0] += 1
+        row[0] += tokens > 0  # less than 0: one that was counted has admitted nobody
         row[1] += tokens
         if is_lost:
             row[2] += 1

@@ -166,7 +166,7 @@ class Spends:
                 if place.is_told:
                     break
                 with not_reentered(self._lock):
-                    leads = self._leads(place)
+                    leads = not place.is_told and self._leads(place)  # type: ignore[redundant-expr]  # told by now
             else:
                 self._lead(place)
         finally:
@@ -216,9 +216,9 @@ class Spends:
             if each.is_told:  # it waited for long, and two leaders asked for it
                 continue
             each.outcome = self._spending.hear_of(each.begun, outcome, kept)
-            each.is_late = each.outcome is None and is_charged(outcome)
-            each.is_told = True
+            each.is_late, each.is_told = each.outcome is None and is_charged(outcome), True
             self._waiting.pop(each, None)
+            self._leading.pop(each, None)  # it may have been about to lead
         return self._spending.keep(kept)
 
     def _leave(self, place: _Place) -> None:

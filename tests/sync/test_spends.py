@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from batchlimit import FailurePolicy, LimiterClosed, Quota, RateLimiter, StoreUnavailable
+from batchlimit.base.blocking import not_reentered
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
@@ -162,7 +163,8 @@ def test_a_thread_that_wakes_late_gives_back_what_was_charged_and_asks_again(
     assert late.result(DEADLINE)
     assert till.calls == [[["first"]], [["a"], ["b"]]]
     assert list(limiter._entries) == ["b"]
-    assert limiter.statistics().admitted == 3
+    seen = limiter.statistics()
+    assert (seen.admitted, seen.calls) == (3, 5)  # of these the last two give back, and ask again
 
 
 def test_calls_of_a_closed_limiter_or_without_a_quota_leave_nothing_behind(till: Till, clock: Clock) -> None:
@@ -358,6 +360,73 @@ def test_one_that_woke_too_early_and_is_answered_leaves_the_queue(limiter: RateL
     assert not queue._leading
     assert not queue._waiting
     assert len(till.calls) == 2
+
+
+def test_one_that_is_answered_just_as_it_is_to_lead_hands_on_the_lead(
+    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one of the two leads is nobody's, until it would have taken too long."""
+    monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 2)
+    one = till.before = Gate()
+    first = start(lambda: limiter.try_acquire("first"))
+    one.await_someone()
+    gate, second, rest = led(limiter, till, each_of(limiter, "ab"))
+    third, awake, queue, sleep = Gate(), Gate(), queue_of(limiter), _Place.sleep
+    till.before = third
+    one.open()
+    third.await_someone()
+    (answered,) = [each for leader in queue._leading for each in leader.others]
+
+    def long(place: _Place, seconds: float) -> None:
+        sleep(place, seconds)
+        if place is answered:
+            awake()
+
+    monkeypatch.setattr(_Place, "sleep", long)
+    answered.wake()
+    until(lambda: len(queue._waiting) == 1)
+    gate.open()
+    awake.await_someone()
+    third.open()
+    assert rest[0].result(DEADLINE)
+    awake.open()
+    assert all(each.result(DEADLINE) for each in (first, second, *rest))
+    assert not queue._leading
+    assert till.calls[2:] == [[["a"], ["b"]]]
+
+
+def test_one_that_is_answered_before_it_can_lead_does_not_ask_again(
+    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be charged twice."""
+    sleep, locked, whom, awake = _Place.sleep, not_reentered, list[_Place](), set[int]()
+    second, hold, queue = Gate(), Gate(), queue_of(limiter)
+
+    def noted(place: _Place, seconds: float) -> None:
+        sleep(place, seconds)
+        if place in whom:
+            awake.add(threading.get_ident())
+
+    def held(lock: Any) -> Any:
+        if threading.get_ident() in awake:
+            hold()
+        return locked(lock)
+
+    monkeypatch.setattr(_Place, "sleep", noted)
+    monkeypatch.setattr(spends_of_threads, "not_reentered", held)
+    gate, first, rest = led(limiter, till, each_of(limiter, "ab"))
+    till.before = second
+    gate.open()
+    second.await_someone()
+    (leader,) = queue._leading
+    whom += leader.others
+    whom[0].wake()
+    hold.await_someone()
+    second.open()
+    assert rest[0].result(DEADLINE)
+    hold.open()
+    assert all(each.result(DEADLINE) for each in (first, *rest))
+    assert till.calls == [[["first"]], [["a"], ["b"]]]
 
 
 def test_impatient_threads_all_have_their_answer_and_leave_an_empty_queue(
