@@ -90,7 +90,7 @@ class Script:
 
     def _acquire(self, key: str, cost: int, timeout: float | None, priority: int = 1) -> None:
         """Note a call; RateLimited if it is refused."""
-        self._acquire_all({key: cost}, timeout, priority)
+        self._acquire_all({check_key(key): cost}, timeout, priority)
 
     def _try_acquire(self, key: str, cost: int) -> bool:
         """Note a call; whether it is admitted."""

@@ -1,7 +1,9 @@
 """A Django project with limits, under WSGI and under ASGI, called by Django's test clients in a time that tests set."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,17 @@ def test_a_response_that_other_middleware_replaces_is_settled(site: Make) -> Non
     service = site(LOGIN, middleware=(replacing, MIDDLEWARE))
     assert service.call("/login/200").content == b"another"
     until(lambda: service.comes_to(f"login:{PEER}", 5))  # a thread of its own settles what nobody keeps
+
+
+def test_under_wsgi_a_request_is_settled_at_once_also_where_a_loop_runs(without_refresher: None) -> None:
+    """Such as a test client in an asynchronous test: its loop has to do nothing, and may be over."""
+
+    async def left() -> int:
+        service.call("/login/200")
+        return service.twin.left(f"login:{PEER}")
+
+    with closing(Site(False, LOGIN)) as service:
+        assert asyncio.run(left()) == 5
 
 
 # Settings

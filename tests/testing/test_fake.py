@@ -109,3 +109,8 @@ async def test_tasks_have_one_too() -> None:
     assert limiter.script.refunds == [("bob", 3), ("bob", 1)]
     assert await limiter.bucket("bob").try_acquire()
     assert (await limiter.peek("ann")).retry_after == 30.0
+
+
+def test_a_key_that_is_no_text_is_told_as_the_limiter_tells_it() -> None:
+    with pytest.raises(TypeError, match="a key must be a str"):
+        fake_limiter().acquire([])  # type: ignore[arg-type]

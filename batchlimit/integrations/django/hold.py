@@ -34,7 +34,7 @@ class Hold:
         self.front: Any = front
         self.outcome = outcome
         self.error: BaseException | None = None  # what a view raised
-        self._loop = asyncio._get_running_loop()  # noqa: SLF001  that of the request; None: a thread serves it
+        self._loop = None if isinstance(front, Front) else asyncio.get_running_loop()  # None: a thread serves it
         setattr(request, HOLD_NAME, self)
 
     def ask(self, called: _Called, limit: RouteLimit, identity: _Values, parameters: _Values) -> Any:
