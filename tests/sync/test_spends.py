@@ -198,6 +198,18 @@ def test_callers_of_one_key_are_charged_one_after_the_other(limiter: RateLimiter
     assert limiter.statistics().waiting == 0
 
 
+def test_no_call_has_more_buckets_than_others_can_wait_for(
+    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spends_of_threads, "_MOST", 4)
+    several = {"x": 1, "y": 1, "z": 1}
+    calls = each_of(limiter, "ab") | {"several": lambda: limiter.decide_all(several)} | each_of(limiter, "cd")
+    gate, _, rest = led(limiter, till, calls)
+    gate.open()
+    assert all(each.result(DEADLINE) for each in rest)
+    assert till.calls[1:] == [[["a"], ["b"]], [["x", "y", "z"], ["c"]], [["d"]]]
+
+
 def test_a_call_of_more_buckets_than_that_goes_alone(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +458,18 @@ def test_impatient_threads_all_have_their_answer_and_leave_an_empty_queue(
         assert not queue._leading
         assert not queue._waiting
         assert limiter.statistics().admitted == 400
+
+
+def test_a_limiter_that_is_closed_meanwhile_fails_all_its_callers(till: Till, clock: Clock) -> None:
+    limiter = RateLimiter(till, TEN, sizer=FixedBatch(1), clock=clock)
+    gate, first, rest = led(limiter, till, each_of(limiter, "ab"))
+    start(limiter.close).result(DEADLINE)
+    gate.open()
+    for each in (first, *rest):
+        with pytest.raises(LimiterClosed):
+            each.result(DEADLINE)
+    with pytest.raises(LimiterClosed):
+        limiter.try_acquire(KEY)
 
 
 def test_a_quota_function_may_ask_the_limiter(till: Till, clock: Clock) -> None:
