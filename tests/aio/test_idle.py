@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.aio.loop import virtual_loop
 from tests.aio.stage import Stage, limiter_on
 
 
@@ -20,4 +21,17 @@ async def test_who_waits_for_one_key_longer_than_its_tokens_of_another_last_gets
     stage.before = slow_at_first
     await limiter.acquire_all({"a": 1, "b": 1})
     assert limiter.statistics().admitted == 2
+    await limiter.close()
+
+
+async def test_a_key_that_leaves_at_once_is_as_good_as_any_other() -> None:
+    limiter = limiter_on(Stage(), "10/s burst 10", idle_after=0.0)
+    loop = virtual_loop()
+    for _ in range(100):
+        assert await limiter.try_acquire("a")
+        loop.leap(0.3)
+        await asyncio.sleep(0.7)
+    assert limiter.statistics().admitted == 100
+    await asyncio.sleep(2.0)
+    assert limiter.statistics().keys == 0
     await limiter.close()

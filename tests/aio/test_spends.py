@@ -348,6 +348,18 @@ async def test_an_own_store_without_spend_is_asked_by_take() -> None:
     assert len(stage.asks) == 3
 
 
+@TILLS
+async def test_a_limiter_that_is_closed_meanwhile_fails_its_callers(make: Make) -> None:
+    till = make()
+    limiter = limiter_on(till)
+    callers = [asyncio.create_task(limiter.acquire(key)) for key in "ab"]
+    await asyncio.sleep(0)
+    await limiter.close()
+    for each in callers:
+        with pytest.raises(LimiterClosed):
+            await each
+
+
 @pytest.mark.parametrize("turns", range(4))
 def test_a_loop_that_ends_with_spends_in_flight_leaves_the_limiter_to_the_next(
     turns: int, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder

@@ -38,6 +38,32 @@ async def test_each_is_rung_for_at_its_time_in_whatever_order_it_came() -> None:
     assert planned() == 0
 
 
+async def test_what_has_another_time_by_now_is_not_rung_for_at_the_old_one() -> None:
+    found, rung = timer(), []  # type: ignore[var-annotated]
+    sooner, never = Thing(1003.0, rung), Thing(1002.0, rung)
+    found.watch(sooner)
+    found.watch(never)
+    sooner.due, never.due = 1001.0, math.inf
+    found.watch(sooner)
+    await asyncio.sleep(5.0)
+    assert rung == pytest.approx([1001.0])
+
+
+async def test_what_is_rung_for_may_be_watched_again() -> None:
+    found, rung = timer(), []  # type: ignore[var-annotated]
+
+    class Again(Thing):
+        def ring(self) -> None:
+            super().ring()
+            if len(self.rung) < 4:
+                self.due = virtual_loop().now + 1.0
+                found.watch(self)
+
+    found.watch(Again(1001.0, rung))
+    await asyncio.sleep(10.0)
+    assert rung == pytest.approx([1001.0, 1002.0, 1003.0, 1004.0])
+
+
 async def test_one_that_fails_is_logged_and_the_others_are_rung_for(caplog: pytest.LogCaptureFixture) -> None:
     found, rung = timer(), []  # type: ignore[var-annotated]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, Quota, RateLimited, StoreUnavailable
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
@@ -160,6 +160,35 @@ async def test_a_long_line_may_be_refused_one_after_the_other() -> None:
 # When the store fails
 
 
+async def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_next_ask() -> None:
+    stage = Stage()
+    first_ask, second_ask = Gate(), Gate()
+    stage.before = first_ask
+    limiter = limiter_on(stage)
+    first = asyncio.create_task(limiter.acquire(KEY))
+    await first_ask.await_someone()
+    others: list[asyncio.Task[Any]] = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(4)]
+    others += [asyncio.create_task(_tried(limiter)) for _ in range(4)]
+    await in_line(limiter, 9)
+
+    async def fail() -> None:
+        await second_ask()
+        raise StoreUnavailable("the server is away")
+
+    stage.before = fail
+    first_ask.open()
+    await first
+    await second_ask.await_someone()
+    latecomer = asyncio.create_task(_tried(limiter))
+    await in_line(limiter, 9)
+    stage.before = nothing
+    second_ask.open()
+    assert await asyncio.gather(*others) == [None] * 4 + [False] * 4
+    assert await latecomer is False
+    found = limiter.statistics()
+    assert (found.admitted, found.refused, found.waiting, found.failures) == (5, 5, 0, 1)
+
+
 async def test_one_late_answer_fails_no_caller_that_has_time() -> None:
     """The store pauses once, for twice the deadline, while 500 callers wait."""
     stage = Stage()
@@ -209,6 +238,10 @@ async def test_forty_that_are_cancelled_around_a_pause_leave_the_rate_to_others(
     assert virtual_loop().now - begun <= 10 / 2 + 1.0
     await limiter.close()
     await other.close()
+
+
+async def _tried(limiter: AsyncRateLimiter) -> bool:
+    return await limiter.try_acquire(KEY)
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("timed out"), RuntimeError(), asyncio.CancelledError()], ids=repr)
@@ -372,6 +405,25 @@ async def test_a_caller_that_wakes_too_late_goes_back_to_its_place() -> None:
     virtual_loop().leap(100.0)
     await asyncio.gather(first, second, refund)
     assert limiter.statistics().admitted == 15
+
+
+# When the limiter is closed
+
+
+async def test_close_wakes_whoever_waits_for_an_answer() -> None:
+    stage = Stage()
+    gate = stage.before = Gate()
+    limiter = limiter_on(stage)
+    line: list[asyncio.Task[Any]] = [asyncio.create_task(_tried(limiter)), asyncio.create_task(limiter.acquire(KEY))]
+    await gate.await_someone()
+    closing = asyncio.create_task(limiter.close())
+    for each in line:
+        with pytest.raises(LimiterClosed):
+            await each
+    assert not closing.done()
+    gate.open()
+    await closing
+    assert (await stage.peek(KEY, TEN)).level == 10  # what the ask brought went back
 
 
 # What is left

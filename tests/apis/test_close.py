@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter
+from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, Statistics
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, RedisStore, Store
@@ -17,7 +17,7 @@ from tests.apis.blocking import Api
 from tests.nodes import await_fact
 from tests.relay import Relay
 from tests.servers import Server
-from tests.sync.stage import Clock, Stage, away
+from tests.sync.stage import KEY, Clock, Stage, away
 
 HUNDRED = Quota(0.001, 100)
 
@@ -88,6 +88,16 @@ def test_a_store_that_the_user_has_made_stays_open(valkey: Server, prefix: str) 
                 assert limiter.peek("ann").allowed
 
 
+def test_close_may_be_called_again(api: Api, clock: Clock) -> None:
+    stage = Stage(MemoryStore(clock))
+    with api(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
+        limiter.acquire(KEY)
+        limiter.close()
+        limiter.close()
+    assert len(stage.backs) == 1
+    assert stage.peek(KEY, HUNDRED).level == 99
+
+
 @pytest.mark.parametrize("key", ["used", "new"])
 @pytest.mark.parametrize(
     "call",
@@ -113,6 +123,16 @@ def test_nothing_works_after_close(api: Api, call: Callable[[Any, str], object],
     limiter.close()
     with pytest.raises(LimiterClosed, match="closed"):
         call(limiter, key)
+
+
+def test_the_figures_outlive_the_limiter(api: Api, clock: Clock) -> None:
+    limiter = api(MemoryStore(clock), HUNDRED, clock=clock)
+    limiter.acquire("a", 30)
+    limiter.acquire("b", 20)
+    assert not limiter.try_acquire("a", 80)
+    limiter.close()
+    after = limiter.statistics()
+    assert after == Statistics(keys=0, admitted=50, refused=80, calls=after.calls, held=0, waiting=0)
 
 
 def test_close_ends_though_the_store_is_away_and_the_figures_are_whole(api: Api, clock: Clock) -> None:

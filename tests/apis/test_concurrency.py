@@ -78,6 +78,9 @@ class Blocking:
         return awaited(enter)
 
 
+Limiter = type[ConcurrencyLimiter] | type[Blocking]
+
+
 @pytest.fixture(params=[ConcurrencyLimiter, Blocking], ids=["threads", "asyncio"])
 def limiter(request: pytest.FixtureRequest) -> Any:
     """What makes limiters."""
@@ -132,6 +135,36 @@ def test_what_an_error_tells(limiter: Any, error: BaseException, outcome: Outcom
         outcome is Outcome.DROPPED,
         outcome is Outcome.IGNORED,
     )
+
+
+def test_a_classifier_of_ones_own(limiter: Any) -> None:
+    here = limiter(
+        Recorder(), classify=lambda error: Outcome.SUCCESS if isinstance(error, OwnError) else Outcome.DROPPED
+    )
+    with pytest.raises(OwnError), here.acquire():
+        raise OwnError
+    with pytest.raises(ValueError, match="x"), here.acquire():
+        raise ValueError("x")
+    assert (here.statistics().succeeded, here.statistics().dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("first", ["success", "drop", "ignore"])
+def test_the_first_completion_counts(limiter: Any, first: str) -> None:
+    here = limiter(Recorder(2))
+    other = here.acquire()
+    with here.acquire() as permit:
+        getattr(permit, first)()
+        for again in ("success", "drop", "ignore"):
+            getattr(permit, again)()
+        assert here.statistics().in_flight == 1
+    seen = here.statistics()
+    assert (seen.succeeded, seen.dropped, seen.ignored, seen.in_flight) == (
+        first == "success",
+        first == "drop",
+        first == "ignore",
+        1,
+    )
+    other.success()
 
 
 def test_a_permit_is_used_once(limiter: Any) -> None:
@@ -403,6 +436,37 @@ def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
     assert (here.statistics().dropped, here.statistics().ignored) == (1, 1)
 
 
+def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any, clock: Clock) -> None:
+    law = Recorder(1)
+    here = limiter(law, queue=Queue(5, max_wait=None), clock=clock)
+    first = here.acquire()
+    second = start(here.acquire)
+    until(lambda: here.statistics().waiting == 1)
+    clock.pass_by(3)
+    law.set_limit(2)
+    permit = second.result(DEADLINE)
+    clock.pass_by(1)
+    permit.success()
+    first.success()
+    assert law.samples == [Sample(1003 * SECOND, SECOND, 2), Sample(1000 * SECOND, 4 * SECOND, 1)]
+
+
+def test_a_law_that_raises_the_limit_serves_who_waits(limiter: Any) -> None:
+    class Generous(Recorder):
+        def update(self, sample: Sample) -> int:
+            return 4
+
+    here = limiter(Generous(1), queue=Queue(5, max_wait=None))
+    holder = here.acquire()
+    waiting = [start(here.acquire) for _ in range(3)]
+    until(lambda: here.statistics().waiting == 3)
+    holder.success()
+    permits = [each.result(DEADLINE) for each in waiting]
+    assert here.statistics().in_flight == 3
+    for permit in permits:
+        permit.success()
+
+
 def test_who_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
     """Nobody comes or goes: those who wait look themselves."""
     here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), queue=Queue(5, max_wait=None))
@@ -486,6 +550,30 @@ def test_only_those_who_stood_in_the_queue_have_waited(limiter: Any) -> None:
     assert waits.up_to[0] == 0, "it waited for a millisecond"
 
 
+def test_a_refusal_says_when(limiter: Any, clock: Clock) -> None:
+    """A place is free every 0.5 s / 2; nothing is known before a call has ended."""
+    here = limiter(Fixed(2), clock=clock)
+    with here.acquire(), here.acquire():
+        assert refused(here).retry_after is None
+        clock.pass_by(0.5)
+    with here.acquire(), here.acquire():
+        error = refused(here)
+    assert error.retry_after == pytest.approx(0.25)
+    assert str(error) == "refused (limit): 2 calls are under way, the limit is 2; retry after 0.250 s"
+
+
+def test_a_refusal_counts_who_is_above_a_lower_limit(limiter: Any, clock: Clock) -> None:
+    law = Settable(4)
+    here = limiter(law, clock=clock)
+    permits = [here.acquire() for _ in range(5 - 1)]
+    clock.pass_by(1)
+    permits.pop().success()
+    law.set_limit(1)
+    assert refused(here).retry_after == pytest.approx(3.0)
+    for permit in permits:
+        permit.success()
+
+
 def test_a_refusal_says_when_a_share_will_be_lent(limiter: Any, clock: Clock) -> None:
     here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), clock=clock)
     here.acquire("live").success()
@@ -549,6 +637,20 @@ def _try(limiter: Any, partition: str, into: list[Any]) -> None:
         into.append(limiter.acquire(partition, timeout=0))
     except ConcurrencyLimited:
         pass
+
+
+# A limit that is set
+
+
+def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
+    law = Settable(1)
+    here = limiter(law)
+    with here.acquire():
+        refused(here)
+        law.set_limit(2)
+        here.acquire().success()
+        law.set_limit(1)
+        refused(here)
 
 
 # What is wrong at once
@@ -657,6 +759,16 @@ def test_a_law_that_hears_of_no_watchers_hears_of_a_drop(limiter: Any) -> None:
         until(lambda: here.limit == 1)
 
 
+def test_a_higher_limit_after_a_calm_period_serves_who_waits(limiter: Any) -> None:
+    law = Gitaly(initial=1, minimum=1, maximum=2)
+    with closing(limiter(law, watchers=[Told()], every=0.001, queue=Queue(9, max_wait=None))) as here:
+        first = here.acquire()
+        second = here.acquire()  # waits for a round, and for nobody to leave
+        assert here.statistics().in_flight == 2
+        first.success()
+        second.success()
+
+
 def test_what_persists_is_shed(limiter: Any) -> None:
     watcher = Told()
     law = Gitaly(initial=10, minimum=1, maximum=20)
@@ -670,6 +782,23 @@ def test_what_persists_is_shed(limiter: Any) -> None:
 def exposed(limiter: Any, priority: int = 0) -> Any:
     permit = limiter.acquire(sheddable=True, priority=priority)
     return awaited(permit.__aenter__) if isinstance(limiter, Blocking) else permit
+
+
+def test_calls_above_a_limit_that_fell_are_shed_without_watchers_and_no_more_of_them(limiter: Any) -> None:
+    """Those that were told count no longer as above it, however long they take to end."""
+    law = Settable(4)
+    with closing(limiter(law, every=0.001, shedding=Shedding(over=2, share=1))) as here:
+        permits = [exposed(here, priority) for priority in (4, 1, 2, 3)]
+        law.set_limit(2)
+        until(lambda: here.statistics().shed >= 2)
+        rounds = getattr(here, "_inner", here)._rounds
+        rounds.stop()  # the test ends the next periods
+        for _ in range(5):
+            rounds._tell(())
+        assert [permit.shed for permit in permits] == [False, True, True, False]
+        assert here.statistics().shed == 2
+        for permit in permits:
+            permit.ignore()
 
 
 def test_who_passes_by_is_not_shed(limiter: Any) -> None:

@@ -177,6 +177,23 @@ def test_what_the_watchers_of_a_key_see_ends_calls_of_this_key_alone(kind: Any, 
 
 
 @pytest.mark.usefixtures("by_hand")
+def test_what_is_above_the_limit_of_a_key_for_long_is_told_without_watchers(kind: Any) -> None:
+    laws = {"a": Settable(3), "b": Settable(3)}
+    limits = {key: Keyed(partial(passed_on, law), shedding=Shedding(over=2, share=1)) for key, law in laws.items()}
+    limiter = kind(limits)
+
+    def periods() -> None:
+        laws["a"].set_limit(1)
+        round_of(limiter)
+        round_of(limiter)
+        round_of(limiter)
+
+    calls: list[Any] = [("a", {"priority": 3}), ("a", {"priority": 2}), ("a", {"priority": 1}), ("b", {})]
+    assert ends(limiter, calls, periods) == [None, "a", "a", None]
+    close(limiter)
+
+
+@pytest.mark.usefixtures("by_hand")
 @pytest.mark.parametrize("troubled", [["repo:1"], ["repo:2"], ["repo:1", "repo:2"]])
 def test_a_call_at_several_keys_ends_once_and_at_all_of_them(
     kind: Any, seen: dict[str, Told], troubled: list[str]

@@ -8,6 +8,7 @@ import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.concurrency import Sample
+from batchlimit.concurrency.law import LawState
 from batchlimit.laws import (
     AIMD,
     Fixed,
@@ -18,6 +19,7 @@ from batchlimit.laws import (
     Settable,
     Tumbling,
     Vegas,
+    Watched,
     Windowed,
 )
 from tests.apis.test_concurrency import Blocking, Clock
@@ -68,6 +70,24 @@ def test_a_listener_that_asks_why_is_told(limiter: Any) -> None:
     assert (seen.lowered, seen.raised) == (2, 1)
 
 
+@pytest.mark.parametrize("wrapped", [lambda law: law, Watched])
+def test_a_law_says_why_also_if_it_is_wrapped(wrapped: Any) -> None:
+    class Moody(Fixed):
+        @property
+        def state(self) -> LawState:
+            return LawState("mood", 1.5, 7)
+
+        def update(self, sample: Sample) -> int:
+            return 4
+
+    told: list[str] = []
+    with closing(ConcurrencyLimiter(wrapped(Moody(5)))) as here:
+        here.listen(lambda before, after, why: told.append(why), why=True)
+        here.acquire().success()
+        seen = here.statistics()
+    assert (told, seen.ratio, seen.settled_limit) == (["mood"], 1.5, 7)
+
+
 class Trouble:
     """A watcher that always sees a reason."""
 
@@ -84,6 +104,19 @@ def test_a_listener_is_told_of_what_the_watchers_bring(limiter: Any) -> None:
         here.acquire().success()  # a drop is made of this call
         until(lambda: bool(told))
     assert told[0] == (100, 90, "watchers")
+
+
+def test_a_listener_may_use_the_limiter(limiter: Any) -> None:
+    law, entered = Settable(1), []
+    with closing(ConcurrencyLimiter(law)) as here:
+
+        def enter(before: int, after: int) -> None:
+            here.acquire().success()
+            entered.append(here.statistics().succeeded)
+
+        here.listen(enter)
+        law.set_limit(2)
+    assert entered == [1]
 
 
 def test_a_listener_that_raises_is_logged_and_holds_nobody_up(limiter: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -92,6 +92,25 @@ def test_who_waits_is_admitted_once_it_is_over(limiter: Any, other: Any) -> None
     assert limiter.statistics().admitted == other.statistics().admitted == 1
 
 
+def test_a_waiter_of_before_that_cannot_wait_so_long_is_refused_at_once(api: Api, clock: Clock) -> None:
+    limiter = api(MemoryStore(clock), "1/hour", clock=clock)
+    limiter.acquire(KEY)
+    told: list[float] = []
+
+    def wait() -> None:
+        try:
+            limiter.acquire(KEY, timeout=4000)
+        except RateLimited as error:
+            told.append(error.retry_after)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    await_fact(lambda: limiter.statistics().waiting == 1, "it waits")
+    limiter.pause(KEY, 7200)
+    waiting.join(100)
+    assert told == [pytest.approx(7200 + 3600, abs=1)]
+
+
 def test_at_its_end_calls_begin_at_the_rate(api: Api, clock: Clock) -> None:
     limiter = api(MemoryStore(clock), "10/s", clock=clock)
     limiter.pause(KEY, 5)

@@ -57,6 +57,17 @@ def test_an_exception_keeps_the_estimate_or_takes_it_back(limiter: Any, on_error
     assert left(limiter) == remaining
 
 
+def test_an_exception_after_settling_changes_nothing(limiter: Any) -> None:
+    def fail() -> None:
+        with limiter.reserve(KEY, 40, on_error="refund") as reservation:
+            reservation.settle(10)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    assert left(limiter) == 90
+
+
 def test_the_blocks_own_error_is_the_one_to_be_seen(limiter: Any, stage: Stage, clock: Clock) -> None:
     def reserve(meanwhile: Callable[[], object]) -> None:
         with limiter.reserve(KEY, 40, on_error="refund"):

@@ -32,6 +32,30 @@ def emptied(api: Api, clock: Clock, request: pytest.FixtureRequest) -> Any:
     return make
 
 
+@pytest.mark.parametrize(
+    ("quota", "pause", "refused", "then", "told"),
+    [
+        ("10/s", 0.0, 1, 5, 0.5),
+        ("10/s", 0.03, 1, 5, 0.47),
+        ("10/s", 0.25, 3, 10, 0.75),
+        ("10/minute", 0.0, 1, 1, 6.0),
+        ("10/minute", 0.0, 1, 5, 30.0),
+        ("10/minute", 5.9, 1, 2, 6.1),
+        ("4/s burst 8", 0.6, 4, 8, 1.4),
+        ("100/day", 80.0, 1, 100, 86320.0),
+    ],
+)
+def test_a_larger_cost_is_told_when_it_fits_by_what_the_bucket_said_of_a_smaller_one(
+    emptied: Any, clock: Clock, quota: str, pause: float, refused: int, then: int, told: float
+) -> None:
+    limiter = emptied(quota)
+    clock.pass_by(pause)
+    assert not limiter.decide(KEY, refused)
+    decision = limiter.decide(KEY, then)
+    late = decision.retry_after - told  # the bucket tells thousandths of a token
+    assert (decision.source, -1e-6 <= late <= 0.001 / Quota.parse(quota).rate + _ROUNDING) == ("denied", True)
+
+
 @pytest.mark.parametrize("pause", [0.0, 0.003, 0.2])
 @pytest.mark.parametrize("quota", ["100/s burst 20", "10/s", "10/minute", "2/s burst 40"])
 def test_nobody_is_told_to_come_back_too_early_and_at_most_a_token_too_late(
@@ -129,6 +153,16 @@ def test_what_is_owed_flows_in_before_the_next_caller_is_told_to_come(
             assert limiter.peek(KEY).retry_after >= told - (cost - 1) / slowest - _ROUNDING
         else:
             assert told <= _told(limiter, call, cost) <= told + 2.0
+
+
+@pytest.mark.parametrize(("pause", "reset"), [(0.0, 60.0), (20.0, 40.0), (25.0, 35.0)])
+def test_a_refused_caller_is_told_when_all_is_there_again_to_the_part_of_a_token(
+    emptied: Any, clock: Clock, pause: float, reset: float
+) -> None:
+    limiter = emptied("2/minute")
+    clock.pass_by(pause)
+    decision = limiter.decide(KEY)
+    assert decision.reset_after == pytest.approx(reset, abs=0.05)
 
 
 @pytest.mark.parametrize(

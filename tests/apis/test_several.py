@@ -101,6 +101,18 @@ def test_who_is_short_waits_holding_nothing(limiter: Any) -> None:
     assert levels(limiter) == [0, 5, 40]
 
 
+def test_a_failing_store_charges_nothing(limiter: Any, stage: Stage) -> None:
+    def fail() -> None:
+        if stage.asks[-1].need == 7:
+            raise StoreUnavailable("away")
+
+    stage.before = fail
+    with pytest.raises(StoreUnavailable):
+        limiter.acquire_all({"user": 1, "global": 7, "tenant": 2})
+    assert levels(limiter) == [5, 20, 100]
+    assert limiter.statistics().admitted == 0
+
+
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_lease_that_is_over_before_all_are_there_is_taken_anew(
     limiter: Any, stage: Stage, clock: Clock, warm: bool

@@ -190,6 +190,19 @@ def test_a_spend_is_corrected_at_the_bucket(
     assert levels(store, "user") == [level]
 
 
+def test_a_lost_bucket_is_counted_and_begins_with_a_share(api: Api, clock: Clock, without_refresher: None) -> None:
+    store = MemoryStore(clock)
+    limiter: Any = api(store, Quota(SLOW, 10), sizer=FixedBatch(1), clock=clock, fill="empty")
+    assert limiter.try_acquire("ann", 2)
+    store._buckets.clear()
+    clock.pass_by(0.1)
+    assert not limiter.try_acquire("ann")
+    assert limiter.statistics().losses == 1
+    clock.pass_by(3000.0)
+    assert limiter.try_acquire("ann", 3)
+    limiter.close()
+
+
 def test_limiters_that_lease_and_limiters_that_spend_admit_no_more_than_there_is(valkey: Server, prefix: str) -> None:
     """Of one key, at random. In no window more is admitted than the burst and what is refilled meanwhile.
 

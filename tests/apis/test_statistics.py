@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from batchlimit import Statistics
+import pytest
+
+from batchlimit import RateLimited, Statistics
 from batchlimit.base.histogram import BOUNDS
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
-from tests.sync.stage import Clock, Stage, away
+from tests.sync.stage import KEY, Clock, Stage, away
 
 
 def test_a_limiter_counts_by_policy_whoever_decided(api: Api, clock: Clock, without_refresher: None) -> None:
@@ -47,6 +49,17 @@ def test_how_long_callers_wait_is_counted_by_policy(api: Api) -> None:
     waits = dict(zip(BOUNDS, found["user:*"].waits.up_to, strict=False))
     assert (waits[0.5], waits[2.5]) == (0, 2), "try_acquire waits for nothing"
     assert found["*"].waits.total == 0
+
+
+def test_a_caller_that_cannot_be_served_in_time_has_not_waited_long(api: Api) -> None:
+    limiter = api(Stage(), "1/s")
+    with frozen_limits():
+        limiter.acquire(KEY)
+        with pytest.raises(RateLimited):
+            limiter.acquire(KEY, timeout=0.5)
+        found = limiter.statistics().policies["*"]
+    assert (found.timed_out, found.by_store) == (1, 0)
+    assert found.waits.up_to[0] == found.waits.total
 
 
 def test_how_long_the_store_takes_is_counted_answer_or_not(api: Api, clock: Clock, without_refresher: None) -> None:

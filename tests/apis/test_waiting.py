@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimited
+from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
@@ -73,6 +73,16 @@ def test_many_who_wait_are_all_served_by_one_refund(limiter: Any) -> None:
     assert limiter.statistics().admitted == 20
 
 
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(limiter: Any) -> None:
+    """Time stands still: had it waited, it would wait for ever."""
+    limiter.acquire(KEY, 10)
+    for timeout in (0, 0.0, 1e-9, 1.0, 999):
+        with pytest.raises(RateLimited) as caught:
+            limiter.acquire(KEY, timeout=timeout)
+        assert caught.value.retry_after == pytest.approx(1 / SLOW)
+    assert limiter.statistics().waiting == 0
+
+
 def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter: Any) -> None:
     limiter.acquire(KEY, 10)
     patient = stand_in_line(limiter, 3)
@@ -91,6 +101,24 @@ def test_a_wait_may_be_longer_than_the_system_can_wait(
     waiter = stand_in_line(limiter)
     refund(limiter)
     waiter.result(DEADLINE)
+
+
+def test_a_failure_is_an_error_of_each_caller_its_own(stage: Stage, limiter: Any) -> None:
+    """One exception raised in many threads would mix up their tracebacks."""
+    raised = StoreUnavailable("away")
+
+    def fail() -> None:
+        raise raised
+
+    stage.before = fail
+    errors = []
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable) as caught:
+            limiter.decide(KEY)
+        errors.append(caught.value)
+    assert raised not in errors
+    assert errors[0] is not errors[1]
+    assert all(each.__cause__ is raised for each in errors)
 
 
 def test_close_wakes_whoever_waits(limiter: Any) -> None:

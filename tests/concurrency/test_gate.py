@@ -168,6 +168,14 @@ def test_a_strict_share_is_had_below_the_limit() -> None:
     )
 
 
+def test_a_strict_share_that_nobody_claims_is_lent_after_a_second() -> None:
+    play(
+        Scene(2, Partitions({"live": 0.5}, strict=True)),
+        "come a live: A; go a: ; come b batch: B; come c batch: partition; pass_by 0.999: B; "
+        "come c batch: partition; pass_by 0.001: B; come c batch: BC",
+    )
+
+
 def test_who_waits_by_a_cap_keeps_nobody_else_from_the_last_place() -> None:
     play(
         Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(9)),
@@ -185,11 +193,27 @@ def test_who_comes_while_a_gate_is_behind_takes_no_place_under_a_cap_before_thos
     assert (gate.behind, batch.busy, batch.most, gate.enter(batch, 0)) == (True, 17, 20, False)
 
 
+def test_who_is_refused_for_a_kept_share_comes_back_when_the_first_is_lent() -> None:
+    scene = Scene(4, Partitions({"idle": 0.25, "early": 0.25, "late": 0.25}, strict=True))
+    for call in ("early", "late"):
+        scene.come(call, call)
+        scene.go(call)
+        scene.now += SECOND // 4
+    assert Counts().refusal(scene.gate, "partition", scene.now).retry_after == 0.5
+
+
 def test_who_is_refused_for_a_kept_share_waits_no_less_than_for_a_place() -> None:
     scene = Scene(4, Partitions({"live": 0.25}, strict=True))
     counts = Counts()
     counts.last_rtt_ns = 4 * SECOND
     assert counts.refusal(scene.gate, "partition", scene.now).retry_after == 1.0
+
+
+def test_who_waits_is_served_when_a_share_is_lent() -> None:
+    play(
+        Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
+        "come a live: A; go a: ; come b batch: b; pass_by 0.5: b; pass_by 0.5: B",
+    )
 
 
 def test_who_waits_claims_its_share() -> None:
@@ -198,6 +222,27 @@ def test_who_waits_claims_its_share() -> None:
         Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
         "come a batch: A; come b batch: Ab; come c live: Abc; pass_by 5: Abc; go a: Cb",
     )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_who_is_under_its_share_is_first(strict: bool) -> None:
+    scene = Scene(2, Partitions({"live": 0.5}, strict=strict), Queue(9))
+    scene.come("a")
+    scene.come("b")
+    scene.come("c")
+    scene.gate.resize(1, scene.now)
+    scene.come("d", "live")
+    assert scene.seen == ("ABDc" if not strict else "ABcd")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_no_share_is_what_is_spare(strict: bool) -> None:
+    """Neither 0 % nor a name that nobody gave a share have a guarantee; the reference gives them one place."""
+    for name in ("none", "unknown", ""):
+        scene = Scene(2, Partitions({"all": 1.0, "none": 0.0}, strict=strict))
+        assert scene.come("a", name) == "A"
+        assert scene.come("b", name) == "AB"
+        assert scene.come("c", name) == "limit"
 
 
 @pytest.mark.parametrize("limits", [range(1, 101), range(101, 201)], ids=str)
@@ -409,3 +454,14 @@ def test_a_wrong_queue(options: dict[str, object], error: type[Exception], messa
 def test_a_wrong_option_of_partitions(options: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Partitions({"a": 0.5}, **options)  # type: ignore[arg-type]
+
+
+def test_the_first_share_that_is_lent_ends_a_pause_and_where_none_is_kept_nothing_does() -> None:
+    table = Gate(10, Partitions({"live": 0.5, "batch": 0.2}, strict=True), Queue(length=0)).partitions
+    assert table.lent_in(1000 * SECOND, 77) == 77
+    for name, asked in (("live", 1000 * SECOND), ("batch", 1000 * SECOND - 300)):
+        table.of(name).asked_ns = asked
+    assert table.lent_in(1000 * SECOND, 77) == SECOND - 300
+    table.of("batch").busy = 2
+    assert table.lent_in(1000 * SECOND, 77) == SECOND
+    assert table.lent_in(1001 * SECOND, 77) == 77

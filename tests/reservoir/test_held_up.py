@@ -58,6 +58,17 @@ def test_who_waits_for_others_to_confirm_waits_no_longer_than_its_deadline() -> 
     assert entry.step(hurried, 0.2) == Wait(about(0.3))
 
 
+def test_who_comes_alone_waits_for_others_to_confirm_as_well() -> None:
+    entry = Entry(ONE)
+    served, alone = prompt(), prompt()
+    entry.reservoir.admission.join(served)
+    entry.grant(entry.fetch(served), 0.0, 1)
+    entry.reservoir.admission.join(alone)
+    assert entry.step(alone) == Wait(None)
+    entry.reservoir.admission.confirm(served)
+    assert entry.fetch(alone).ask.held == 0
+
+
 @pytest.mark.parametrize(("burst", "held_up"), [(1, True), (15, True), (16, False), (1000, False)])
 def test_an_ask_waits_where_what_is_about_to_be_spent_is_a_part_of_the_burst_that_matters(
     burst: int, held_up: bool
@@ -65,6 +76,16 @@ def test_an_ask_waits_where_what_is_about_to_be_spent_is_a_part_of_the_burst_tha
     entry, _, following = served_and_next(Quota(1.0, burst))
     assert isinstance(entry.step(following), Wait if held_up else Fetch)
     assert entry.reservoir.state.is_held_up == held_up
+
+
+def test_what_a_caller_of_several_keys_holds_does_not_keep_others_from_asking() -> None:
+    """It may hold it for long: until it has the others."""
+    entry = Entry(ONE)
+    bundle, following = Waiter(1, PATIENT, Waking(), tentative=True), prompt()
+    entry.reservoir.admission.join(bundle)
+    entry.reservoir.admission.join(following)
+    entry.grant(entry.fetch(bundle), 0.0, 1)
+    assert entry.fetch(following).ask.held == 1
 
 
 @pytest.mark.parametrize(("is_prompt", "is_free"), [(True, True), (False, False)])

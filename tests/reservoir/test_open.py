@@ -2,17 +2,20 @@
 
 import math
 
+import pytest
+
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.overrides.known import UNTOLD
 from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
+from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
 from tests.reservoir.entry import HUNDRED, Entry
-from tests.reservoir.test_overrides import Rules
+from tests.reservoir.test_overrides import NOTHING, Rules
 from tests.reservoir.world import figures
 
 OPEN = Override("key", None, mode="open")
@@ -30,6 +33,20 @@ def closed(caller: Entry, rules: Rules, now: float = 0.0, revision: int = 8) -> 
     caller.reservoir.to_wake()
 
 
+@pytest.mark.parametrize("quota", [HUNDRED, Quota(1.0, 1), NOTHING], ids=str)
+def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None:
+    rules = Rules()
+    caller = Entry(quota, rules=rules)
+    opened(caller, rules)
+    for now in (0.0, 0.1, 0.2, 7.0):
+        for cost in (1, quota.largest_cost or 1):
+            assert isinstance(caller.step(caller.join(cost), now), Admit)
+            assert isinstance(caller.step(caller.join(cost, NO_WAIT), now), Admit)
+    assert figures(caller.reservoir).calls == 0
+    assert figures(caller.reservoir).opened == figures(caller.reservoir).admitted > 0
+    assert figures(caller.reservoir).fallback == 0
+
+
 def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() -> None:
     rules = Rules()
     caller = Entry(rules=rules)
@@ -37,6 +54,16 @@ def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() ->
     caller.step(caller.join(1), 0.0)
     assert caller.reservoir.tokens.take(1) == 0.5
     assert next(caller.reservoir.tokens.lock_free) == 0.5
+
+
+@pytest.mark.parametrize(("owed", "demand"), [(0, 4.0), (1000, 404.0)])
+def test_each_such_grant_pays_what_is_owed_and_lasts_for_half_a_second_and_a_burst(owed: int, demand: float) -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    caller.reservoir.corrections.debit(owed, 0.0)
+    opened(caller, rules)
+    caller.step(caller.join(1), 0.0)
+    assert (figures(caller.reservoir).owed, caller.held) == (0, demand * LEASE + 100)
 
 
 def test_each_such_grant_is_a_reason_to_look_at_the_overrides() -> None:
@@ -167,6 +194,16 @@ def test_a_cost_that_the_code_never_admits_stays_a_mistake() -> None:
     assert isinstance(caller.step(caller.join(101)), Fail)
     closed(caller, rules)
     assert not isinstance(caller.step(caller.join(100)), Admit | Refuse)
+
+
+def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    caller.reservoir.corrections.debit(1_000, 0.0)
+    opened(caller, rules)
+    for cost in (1, 100):
+        assert isinstance(caller.step(caller.join(cost)), Admit)
+    assert figures(caller.reservoir).owed == 0
 
 
 def test_a_look_at_such_a_key_says_that_it_admits_all_of_the_burst_at_once() -> None:

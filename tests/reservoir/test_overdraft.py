@@ -5,9 +5,10 @@ import math
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.waiter import Admit, Fetch, Refuse, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from tests.reservoir.world import KeyFigures, Waking, about, answer, figures, made
 
 
@@ -70,6 +71,36 @@ def test_it_is_paid_bit_by_bit() -> None:
         assert debtor.owed == owed
     assert (debtor.here, debtor.reservoir.state.overdraft.paid) == (2, 15)
     assert figures(debtor.reservoir).admitted == 16
+
+
+def test_who_comes_later_is_served_after_it_however_large_it_is() -> None:
+    """Five bursts: in line there is one at a time, always in the same place."""
+    debtor = Debtor(0, 50, burst=10)
+    later = debtor.join(1)
+    for _ in range(5):
+        assert later.verdict is None
+        fetch = debtor.reservoir.step(later, debtor.at)
+        assert isinstance(fetch, Fetch)
+        assert fetch.ask.queued == 11
+        debtor.grant(fetch, 10)
+        debtor.at += 1.0
+    assert (debtor.owed, later.verdict) == (0, None)
+    fetch = debtor.reservoir.step(later, debtor.at)
+    assert isinstance(fetch, Fetch)
+    debtor.grant(fetch, 1)
+    assert isinstance(later.verdict, Admit)
+
+
+def test_who_came_before_is_served_before_it() -> None:
+    debtor = Debtor(0)
+    before = debtor.join(5)
+    debtor.reservoir.corrections.debit(7, debtor.at)
+    fetch = debtor.reservoir.step(before, debtor.at)
+    assert isinstance(fetch, Fetch)
+    assert (fetch.ask.need, fetch.ask.queued) == (5, 12)
+    debtor.grant(fetch, 9)
+    assert isinstance(before.verdict, Admit)
+    assert debtor.owed == 3
 
 
 def test_a_second_debt_stands_last_again() -> None:
@@ -143,6 +174,17 @@ def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
     assert debtor.at < debtor.reservoir.lifecycle.due() <= 0.1
     debtor.at = 0.1
     assert debtor.tend().repeated
+
+
+def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
+    debtor = Debtor(0, 5)
+    caller = debtor.join(2)
+    assert debtor.reservoir.lifecycle.due() == math.inf, "the caller is awake, and looks after the debt"
+    fetch = debtor.reservoir.step(caller, debtor.at)
+    assert isinstance(fetch, Fetch)
+    debtor.reservoir.failed(fetch, BucketUnavailable("away"), debtor.at)
+    assert isinstance(caller.verdict, Fail)
+    assert debtor.owed == 5
 
 
 def test_a_debt_is_no_caller_that_waits() -> None:

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.overrides.known import UNTOLD
@@ -36,6 +38,16 @@ def entry(rules: Rules, tokens: int = 0) -> Entry:
     return Entry(tokens=tokens, rules=rules)
 
 
+def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
+    rules = Rules()
+    caller = entry(rules)
+    caller.grant(caller.fetch(caller.join(1)), tokens=1, rules=9)
+    rules.looks_at = 1.0
+    caller.grant(caller.fetch(caller.join(1), 0.5), 0.5, tokens=1, rules=-1)
+    assert rules.heard == [9]
+    assert caller.fetch(caller.join(1), 1.0).ask.look, "from then on"
+
+
 def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_is_due_at_once() -> None:
     rules = Rules()
     caller = entry(rules, tokens=60)
@@ -58,6 +70,17 @@ def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
     rules.set(LOW)
     caller.reservoir.rule.reconsider(0.0)
     assert caller.tend(0.5).ask.back == 60
+
+
+def test_an_override_of_the_weight_is_in_the_next_request_and_ends() -> None:
+    rules = Rules()
+    caller = entry(rules)
+    for override, weight in ((Override("key", None, weight=7), 7), (Override("key", LOW), 1)):
+        rules.in_force = InForce.at(Overrides(weight, [override]), 0.0)
+        caller.reservoir.rule.reconsider(0.0)
+        fetch = caller.fetch(caller.join(1))
+        assert fetch.ask.weight == weight
+        caller.grant(fetch, tokens=1)
 
 
 def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_ends() -> None:
@@ -203,3 +226,15 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     assert big in caller.woken()
     assert small.verdict is None
     caller.grant(fetch, 0.1, tokens=1)
+
+
+@pytest.mark.parametrize("revision", [8, 9])
+def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_rank(revision: int) -> None:
+    rules = Rules()
+    rules.set(LOW)
+    caller = entry(rules, tokens=3)
+    due = caller.reservoir.lifecycle.due()
+    rules.set(LOW, revision)
+    caller.reservoir.rule.reconsider(0.0)
+    assert (caller.held, caller.reservoir.lifecycle.due()) == (3, due)
+    assert caller.fetch(caller.join(5)).ask.rules == rules.in_force.edition

@@ -47,6 +47,17 @@ def test_a_grant_that_was_asked_for_at_the_very_instant_of_the_pause_is_void_unt
         assert (entry.reservoir.state.lease.held, first.verdict is not None) == (held, lifted)
 
 
+def test_the_tokens_of_a_lost_answer_are_not_asked_for_again_in_a_pause() -> None:
+    entry = Entry(HUNDRED)
+    first = waiter()
+    entry.reservoir.admission.join(first)
+    lost = entry.fetch(first, 0.0)
+    entry.reservoir.failed(lost, None, 0.05)
+    entry.reservoir.lifecycle.pause(0.2, 0.1, waiter())
+    again = entry.fetch(first, 0.4)
+    assert (again.ask.seq > lost.ask.seq, again.repeated) == (True, False)
+
+
 def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_second() -> None:
     entry = Entry(HUNDRED)
     first, pausing = waiter(), waiter()

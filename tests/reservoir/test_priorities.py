@@ -78,6 +78,17 @@ def test_a_cost_counts_by_its_tokens() -> None:
     assert len(of(1, serve(queue, 110))) in (54, 55, 56)
 
 
+def test_one_urgent_caller_at_a_time_leaves_the_others_their_part() -> None:
+    queue = WaitQueue()
+    joined(queue, 100, 1)
+    served: list[Waiter] = []
+    for _ in range(110):
+        if not of(URGENT, queue):
+            joined(queue, 1, URGENT)
+        served += serve(queue, 1)
+    assert len(of(1, served)) in (9, 10, 11)
+
+
 def test_callers_that_left_unserved_cost_nobody_behind_them_a_turn() -> None:
     queue = WaitQueue()
     for each in joined(queue, 1000, 1):

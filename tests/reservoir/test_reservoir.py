@@ -5,13 +5,14 @@ import math
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.sizing import FixedBatch, Usage
 from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
-from tests.reservoir.entry import DEAD, PATIENT, Entry
+from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.world import KeyFigures, Waking, about, figures
 
 # One fetch speaks for all
@@ -137,6 +138,17 @@ def test_who_asked_before_there_was_a_reservoir_asked_once() -> None:
     assert entry.fetch(waiter, 1.0).ask.need == 1
 
 
+def test_a_refund_that_is_too_little_for_who_waits_has_it_ask_at_once() -> None:
+    entry = Entry()
+    first, second = entry.join(2), entry.join(10)
+    entry.grant(entry.fetch(first), tokens=7, level=0)
+    entry.reservoir.state.denials = DenialCache.dry(0.5, 1, 0.0)
+    entry.woken()
+    assert entry.refund(2, 0.1) is None
+    assert entry.woken() == [second]
+    assert isinstance(entry.step(second, 0.1), Fetch)
+
+
 @pytest.mark.parametrize(("late", "trip"), [(0.0, 0.05), (0.02, 0.05), (0.3, 0.3), (0.9, 0.9), (60.0, 1.0)])
 def test_a_caller_who_wakes_too_late_has_the_next_lease_last_longer(late: float, trip: float) -> None:
     """A lease lasts at least twice as long as the bucket is told that an answer takes."""
@@ -234,6 +246,19 @@ def test_who_leaves_too_late_leaves_nothing_and_was_not_admitted() -> None:
     assert entry.counted == (0, 0)
 
 
+def test_who_leaves_after_the_bucket_was_told_that_his_tokens_were_spent_leaves_nothing() -> None:
+    """The next ask reported them as spent, and the bucket let others flow in their place."""
+    entry, bucket = Entry(), Bucket(HUNDRED, 0)
+    gone = entry.join(100)
+    fetch = entry.fetch(gone)
+    entry.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 0), 0.0, 1.0)
+    assert gone.verdict == Admit(0.25)
+    fetch = entry.fetch(entry.join(1, NO_WAIT), 0.05)
+    entry.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 50_000), 0.05, 1.0)
+    entry.reservoir.leave(gone, 0.08)
+    assert entry.held <= bucket.peek(80_000).outstanding
+
+
 def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lease_has_room() -> None:
     """Its token was good until 1.0 s. The lease until 1.9 s has room for those three that others spent of it."""
     entry = Entry(tokens=10, sizer=FixedBatch(10))
@@ -245,6 +270,20 @@ def test_who_leaves_after_the_end_of_its_lease_leaves_nothing_though_a_later_lea
     entry.reservoir.leave(gone, 1.0)
     assert entry.held == 6
     assert entry.counted == (4, 0), "it was not admitted"
+
+
+@pytest.mark.parametrize("tentative", [False, True])
+def test_who_leaves_returns_nothing_into_a_lease_that_its_tokens_are_not_of(tentative: bool) -> None:
+    """What others spent of the next lease is no room for them: the bucket has let others flow in long ago."""
+    entry = Entry(sizer=FixedBatch(10))
+    gone = Waiter(5, PATIENT, Waking(), tentative=tentative)
+    entry.reservoir.admission.join(gone)
+    entry.grant(entry.fetch(gone), tokens=5)
+    assert isinstance(gone.verdict, Admit)
+    entry.grant(entry.fetch(entry.join(1), 0.1), 0.1, 10, **({"kept": 0} if tentative else {}))  # a new bucket
+    assert entry.reservoir.tokens.take(6) == about(1.1)
+    entry.reservoir.leave(gone, 0.3)
+    assert entry.held == 3
 
 
 @pytest.mark.parametrize("leaves_first", [False, True])
@@ -319,6 +358,16 @@ def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None
     assert entry.reservoir.state.calls == 1
 
 
+def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
+    """Two tokens are here: too few for who came first, enough for who came second."""
+    entry = Entry(tokens=2)
+    first, second = entry.join(5, NO_WAIT), entry.join(1, NO_WAIT)
+    entry.refuse(entry.fetch(first))
+    assert isinstance(first.verdict, Refuse)
+    assert second.verdict == Admit(1.0)
+    assert entry.held == 1
+
+
 @pytest.mark.parametrize("comes", ["refund", "grant"])
 def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
     entry = Entry()
@@ -344,6 +393,18 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
 # Answers that never came
 
 
+def test_a_lost_answer_is_asked_for_again_by_its_number() -> None:
+    entry = Entry()
+    waiter = entry.join(5)
+    first = entry.fetch(waiter)
+    entry.reservoir.failed(first, DEAD, 0.1)
+    second = entry.fetch(waiter, 0.1)
+    assert (second.ask.seq, second.repeated) == (first.ask.seq, True)
+    entry.grant(second, 0.2, 7)
+    third = entry.fetch(entry.join(3), 0.2)
+    assert (third.ask.seq, third.repeated, third.ask.held) == (first.ask.seq + 1, False, 2)
+
+
 def test_a_repeated_denial_refuses_nobody() -> None:
     """It may be the answer to an older question; the next one is new."""
     entry = Entry()
@@ -357,6 +418,33 @@ def test_a_repeated_denial_refuses_nobody() -> None:
     assert (fresh.ask.seq, fresh.repeated) == (repeated.ask.seq + 1, False)
     entry.refuse(fresh, 0.3)
     assert isinstance(waiter.verdict, Refuse)
+
+
+def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_under_a_later_one() -> None:
+    """If the give-back then arrived after the repetition, it would report as spent what that has just granted."""
+    entry, bucket = Entry(tokens=5), Bucket(HUNDRED, 0)
+    waiter = entry.join(9)
+    entry.reservoir.failed(entry.fetch(waiter), None, 0.1)
+    back = entry.reservoir.lifecycle.drain()
+    assert back is not None
+    entry.reservoir.gave_back(0.2)
+    fetch = entry.fetch(waiter, 0.2)
+    entry.reservoir.granted(fetch, bucket.take(HUNDRED, fetch.ask, 200_000), 0.2, 1.0)
+    entry.reservoir.leave(waiter, 0.2)
+    bucket.give_back(back, 250_000)
+    assert entry.held <= bucket.peek(250_000).outstanding
+
+
+def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None:
+    """A caller without time fails even if no ask spoke for it yet: the next ask would take as long to fail."""
+    entry = Entry()
+    asked = [entry.join(1), entry.join(1, NO_WAIT), entry.join(1, 5.0)]
+    fetch = entry.fetch(asked[0])
+    others = [entry.join(1), entry.join(2, NO_WAIT)]
+    entry.reservoir.failed(fetch, DEAD, 0.1)
+    assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
+    assert set(entry.woken()) >= {asked[1], others[1]}
+    assert figures(entry.reservoir) == KeyFigures(refused=3, calls=1, waiting=3)
 
 
 def test_an_answer_that_refuses_many_wakes_the_leader_once() -> None:
@@ -394,6 +482,16 @@ def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> Non
     assert entry.reservoir.lifecycle.due() > due
     assert entry.reservoir.lifecycle.tend(due) is None
     assert entry.fetch(entry.join(20), due).repeated
+
+
+def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
+    entry = Entry(tokens=5)
+    waiter = entry.join(8)
+    fetch = entry.fetch(waiter)
+    assert fetch.ask.held == 5
+    entry.grant(fetch, 0.1, 10, kept=0)
+    assert waiter.verdict == Admit(1.0)
+    assert entry.held == 2
 
 
 # In the background
@@ -446,6 +544,37 @@ def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     fetch = entry.tend(now)
     assert (fetch.ask.need, fetch.ask.queued, fetch.ask.held, fetch.cost) == (0, 0, left - 1, 0)
     assert entry.reservoir.tokens.take(1) != -math.inf
+
+
+def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
+    entry = Entry(tokens=5, sizer=FixedBatch(2))
+    due = entry.reservoir.lifecycle.due()
+    assert entry.reservoir.lifecycle.tend(due - 0.01) is None
+    fetch = entry.tend(due)
+    assert due < entry.reservoir.tokens.expires
+    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
+    assert (fetch.ask.held, fetch.ask.back) == (2, 3)
+    entry.grant(fetch, due)
+    assert entry.reservoir.tokens.take(2) == about(due + 1.0)
+    assert entry.counted == (3, 0)
+
+
+def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None:
+    entry = Entry(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
+    entry.grant(entry.tend(entry.reservoir.lifecycle.due()), 0.9)
+    due = entry.reservoir.lifecycle.due()
+    assert 0.9 < due < entry.reservoir.tokens.expires
+    assert entry.reservoir.lifecycle.tend(due) == GiveBack("a", 3, tokens=5)
+    assert entry.held == 0
+    assert entry.reservoir.lifecycle.due() == math.inf
+    entry.reservoir.gave_back(due)
+    assert entry.reservoir.lifecycle.due() == entry.reservoir.tokens.expires
+    assert entry.reservoir.lifecycle.tend(due) is None
+    assert not entry.reservoir.state.is_retired
+    assert entry.reservoir.lifecycle.tend(entry.reservoir.lifecycle.due()) is None
+    assert entry.reservoir.state.is_retired
+    assert entry.reservoir.lifecycle.due() == math.inf
+    assert entry.counted == (1, 0)
 
 
 def test_a_reservoir_that_serves_someone_at_this_moment_is_not_idle() -> None:
@@ -531,6 +660,18 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go(starts_in: float) -> N
     assert entry.reservoir.lifecycle.drain() is None
 
 
+def test_a_quota_that_the_bucket_tells_of_is_obeyed_at_once_and_until_it_tells_otherwise() -> None:
+    """The instance asks with its own all along: else a rollback would change nothing where a key is in use."""
+    entry = Entry()
+    own, told = entry.reservoir.quota, Quota(5.0, 20)
+    for quota in (told, told, None):
+        fetch = entry.fetch(entry.join(1))
+        assert fetch.quota == own
+        entry.grant(fetch, tokens=1, quota=quota)
+        assert entry.reservoir.quota == (quota or own)
+        assert entry.reservoir.state.largest_cost == (quota or own).largest_cost
+
+
 # Refunds
 
 
@@ -540,6 +681,16 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take(since: float
     entry.grant(entry.fetch(entry.join(1), 1.0), 1.25, tokens=1)
     ask = entry.fetch(entry.join(1), 2.0).ask
     assert (ask.age, ask.round_trip) == (age, 0.25)
+
+
+def test_a_refund_wakes_who_waits() -> None:
+    entry = Entry(tokens=9)
+    entry.reservoir.tokens.take(9)
+    waiter = entry.join(4)
+    entry.refuse(entry.fetch(waiter))  # which reported the nine as spent
+    assert entry.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
+    assert waiter in entry.woken()
+    assert entry.fetch(waiter, 0.1).ask.need == 4
 
 
 @pytest.mark.parametrize(("at", "back"), [(0.5, None), (0.7, GiveBack("a", 2, tokens=0, refund=4))])
@@ -648,7 +799,44 @@ def test_what_a_caller_got_by_the_store_and_did_not_spend_is_not_counted_as_such
     assert entry.reservoir.state.lease.served == 1
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
+def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
+    """Between the late taker and its report, whoever else came may have counted them already."""
+    entry = Entry(tokens=50)
+    assert entry.reservoir.tokens.take(50) == 1.0
+    if meanwhile == "a look":
+        entry.reservoir.lifecycle.tend(1.0)
+    if meanwhile == "an ask":
+        entry.grant(entry.fetch(entry.join(2, NO_WAIT), 1.0), 1.0, 2)
+    entry.reservoir.tokens.took_late(50)
+    assert entry.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
+
+
+def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
+    """Or a reservoir would hand out, or give back, tokens that it does not have."""
+    entry = Entry(tokens=50)
+    entry.reservoir.tokens.take(50)
+    entry.reservoir.lifecycle.tend(1.0)
+    entry.reservoir.tokens.took_late(50)
+    entry.grant(entry.fetch(entry.join(1, NO_WAIT), 1.001), 1.002, 10)
+    assert entry.reservoir.tokens.low_watermark >= 0
+    assert entry.reservoir.tokens.take(10) == -math.inf
+    assert entry.held == 9
+
+
 # Tentative waiters
+
+
+def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
+    entry = Entry(tokens=10)
+    waiter = entry.join(4, tentative=True)
+    entry.step(waiter)
+    other = entry.join(9)
+    fetch = entry.fetch(other)
+    entry.reservoir.leave(waiter, 0.0)
+    assert isinstance(other.verdict, Admit)
+    entry.grant(fetch)
+    assert entry.reservoir.tokens.available == 1
 
 
 def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
@@ -676,7 +864,33 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
     assert figures(entry.reservoir)[0] == 1 + 6
 
 
+def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
+    """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
+    entry = Entry(tokens=10)
+    waiter = entry.join(4, tentative=True)
+    entry.step(waiter)
+    entry.grant(entry.fetch(entry.join(9)), tokens=3)
+    entry.refuse(entry.fetch(entry.join(1)))  # by this ask the bucket knows that all but those four are spent
+    back = entry.reservoir.corrections.refund(Waiter(5, NO_WAIT, Waking()), 0.0)
+    assert isinstance(back, GiveBack)
+    assert back.refund == 5
+
+
 # Who is served before whom
+
+
+def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> None:
+    """The rate is 100/s, and those ahead want 200 tokens: 100 must refill first, whatever the bucket answers."""
+    entry = Entry()
+    first = entry.join(100)
+    entry.grant(entry.fetch(first), tokens=0, level=0, retry_after=0.1)
+    for _ in range(2):
+        entry.join(50)
+    behind = entry.join(10, 1.0)
+    refusal = entry.step(behind)
+    assert isinstance(refusal, Refuse)
+    assert refusal.retry_after == about((200 + 10) / 100)
+    assert isinstance(entry.step(entry.join(10, 5.0)), Wait)
 
 
 def test_what_the_bucket_had_long_ago_refuses_nobody() -> None:

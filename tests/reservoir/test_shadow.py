@@ -10,7 +10,7 @@ from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import Trial
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
-from tests.reservoir.entry import DEAD, HUNDRED, Entry
+from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.test_overrides import NOTHING, Rules
 from tests.reservoir.world import Waking, figures
 
@@ -27,6 +27,29 @@ def told(caller: Entry) -> tuple[int, int, int]:
     """Tokens admitted, those of them that were to be refused, and refused."""
     counted = figures(caller.reservoir)
     return counted.admitted, caller.reservoir.state.shadow_refused, counted.refused
+
+
+@pytest.mark.parametrize("deadline", [NO_WAIT, PATIENT, 5.0])
+def test_who_was_to_be_refused_or_to_wait_is_admitted_at_the_first_answer_and_counted(deadline: float) -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    waiter = caller.join(7, deadline)
+    caller.refuse(caller.fetch(waiter))
+    assert isinstance(waiter.verdict, Admit)
+    assert (waiter.verdict.before, waiter.verdict.is_shadow) == (math.inf, True)
+    assert told(caller) == (7, 7, 0)
+
+
+def test_an_empty_bucket_is_asked_no_more_often_than_if_it_were_enforced() -> None:
+    caller = Entry(KeyRule(HUNDRED, "shadow"))
+    caller.refuse(caller.fetch(caller.join(1, NO_WAIT)), retry_after=0.5)
+    caller.reservoir.to_wake()
+    assert caller.reservoir.tokens.denied_until == -math.inf, "no call is refused without a look"
+    assert not caller.reservoir.forecast.denies(1, 0.1)
+    for now in (0.1, 0.2, 0.4):
+        assert isinstance(caller.step(caller.join(1, NO_WAIT), now), Admit)
+    assert figures(caller.reservoir).calls == 1
+    assert told(caller) == (4, 4, 0)
+    assert isinstance(caller.step(caller.join(1, NO_WAIT), 0.6), Fetch)
 
 
 def test_who_waits_when_shadow_mode_begins_is_admitted() -> None:
@@ -47,6 +70,18 @@ def test_who_waits_behind_them_and_is_served_when_shadow_mode_begins_is_counted_
     in_shadow(caller, rules, 0.1)
     assert [isinstance(each.verdict, Admit) and each.verdict.is_shadow for each in line] == [True, False]
     assert told(caller) == (4, 3, 0)
+
+
+def test_after_shadow_mode_the_quota_holds() -> None:
+    rules = Rules()
+    caller = Entry(rules=rules)
+    in_shadow(caller, rules)
+    caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
+    rules.in_force = InForce.at(Overrides(8), 0.0)
+    caller.reservoir.rule.reconsider(0.1)
+    waiter = caller.join(1, NO_WAIT)
+    caller.refuse(caller.fetch(waiter, 0.1), 0.2)
+    assert isinstance(waiter.verdict, Refuse)
 
 
 @pytest.mark.parametrize("quota", [NOTHING, Quota(1.0, 1)], ids=str)

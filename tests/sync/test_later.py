@@ -59,6 +59,18 @@ def test_where_there_is_room_the_permit_comes_at_once() -> None:
         assert (back.permits, back.reasons, limiter.statistics().succeeded) == ([], [], 1)
 
 
+def test_who_waits_is_called_back_by_who_makes_room_in_the_order_of_the_queue() -> None:
+    with full(PATIENT) as (limiter, held):
+        back = Back()
+        assert [back.wait_at(limiter, operation=str(i), priority=i) for i in range(3)] == [None] * 3
+        held.success()
+        for i in (2, 1, 0):
+            assert back.permits[-1].operation == str(i)
+            back.permits[-1].success()
+        seen = limiter.statistics()
+        assert (len(back.permits), seen.succeeded, seen.waiting, seen.waits.total) == (3, 4, 0, 3)
+
+
 def test_threads_and_callbacks_wait_in_one_queue() -> None:
     with full(PATIENT) as (limiter, held):
         back = Back()

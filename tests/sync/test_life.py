@@ -12,6 +12,7 @@ from batchlimit import LimiterClosed, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, RedisStore, Store
+from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
@@ -74,6 +75,17 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
 def test_a_limiter_that_was_never_used_closes(opened: list[Stage]) -> None:
     RateLimiter.from_url("memory://", HUNDRED).close()
     assert opened[0].closed
+
+
+def test_a_store_that_the_user_made_stays_open() -> None:
+    stage = Stage()
+    with RateLimiter(stage, HUNDRED) as first, RateLimiter(stage, HUNDRED) as second:
+        first.acquire(KEY)
+        first.close()
+        second.acquire(KEY)
+    del first, second
+    gc.collect()
+    assert not stage.closed
 
 
 def test_close_from_many_threads_at_once(clock: Clock) -> None:
@@ -225,6 +237,18 @@ def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: 
     assert said(program, valkey.url, prefix) == ["done"]
 
 
+def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
+    valkey: Server, valkey_store: RedisStore, prefix: str, clock: Clock, far_away: None
+) -> None:
+    stage = Stage(valkey_store)
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter, valkey.client() as client:
+        limiter.acquire(KEY)
+        assert client.delete(bucket_name(prefix, KEY)) == 1
+        limiter.acquire(KEY, 60)
+        assert stage.asks[1].held == 49
+        assert limiter.statistics().held + 60 <= valkey_store.peek(KEY, HUNDRED).outstanding
+
+
 # The background thread
 
 
@@ -238,6 +262,19 @@ def test_unused_tokens_go_back_before_they_expire(lasting_store: Store, clock: C
         assert lasting_store.peek(KEY, HUNDRED).level == 99
         assert limiter.statistics().held == 0
         assert spend(limiter) == 99
+
+
+def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_refresher: None) -> None:
+    stage = Stage(MemoryStore(clock))
+    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
+    limiter.acquire(KEY)
+    entry = limiter._registry.entry(KEY)
+    assert entry.tend() is None
+    assert clock.now + 1.3 < entry.due < clock.now + 1.4
+    clock.now = entry.due
+    renewal = entry.tend()
+    assert renewal is not None
+    assert renewal.ask.held == 49  # type: ignore[union-attr]
 
 
 def test_the_keepers_clock_is_the_limiters(clock: Clock) -> None:
@@ -314,6 +351,20 @@ def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
         assert sum(together(8, lambda: sum(limiter.try_acquire(KEY) for _ in range(500)))) == 4000
         assert limiter.statistics().admitted == 4000
         assert not limiter.try_acquire(KEY)
+
+
+def test_a_key_that_is_in_use_stays(clock: Clock, without_refresher: None) -> None:
+    limiter = RateLimiter(MemoryStore(clock), HUNDRED, idle_after=5.0, sizer=FixedBatch(1), clock=clock)
+    limiter.acquire(KEY)
+    entry = limiter._registry.entry(KEY)
+    for _ in range(10):
+        clock.now += 0.9
+        assert entry.tend() is None
+        assert not entry.reservoir.state.is_retired
+        limiter.acquire(KEY)
+    clock.now += 1.0
+    entry.tend()
+    assert entry.reservoir.state.is_retired
 
 
 # Fork

@@ -12,7 +12,7 @@ import redis
 from batchlimit import Decision, LimiterClosed, Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.stores import RedisStore
+from batchlimit.stores import MemoryStore, RedisStore
 from batchlimit.sync import key_entry
 from tests.nodes import await_fact
 from tests.servers import Server
@@ -59,6 +59,22 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     assert isinstance(renewal, Fetch)
     key_entry.fetch(entry, renewal)
     assert limiter.statistics().held <= stage.peek(KEY, HUNDRED).outstanding
+
+
+def test_a_refund_that_overtakes_an_ask_refuses_nobody(limiter: RateLimiter, stage: Stage, clock: Clock) -> None:
+    """Both are numbered, and the store takes the ask for a late duplicate."""
+
+    def overtake() -> None:
+        stage.before = nothing
+        limiter.refund(KEY, 40)
+
+    limiter.acquire(KEY, 20)
+    clock.now += 1.5
+    limiter.acquire(KEY, 20)  # a new lease: what is refunded of the old one must go to the store
+    limiter.acquire(KEY, limiter.statistics().held)
+    assert stage.peek(KEY, HUNDRED).level >= 50
+    stage.before = overtake
+    assert limiter.try_acquire(KEY, 50)
 
 
 # Telling
@@ -190,3 +206,17 @@ def test_a_rate_of_zero_needs_no_server(deaf_port: int) -> None:
     with RateLimiter.from_url(f"redis://127.0.0.1:{deaf_port}/3", "0/s") as limiter:
         assert not limiter.try_acquire(KEY)
         assert limiter.peek(KEY).retry_after == math.inf
+
+
+def test_answers_that_take_longer_than_the_shortest_lease_bring_tokens_all_the_same() -> None:
+    """The first lease is over when its answer arrives; the second ask says how long answers take."""
+    clock = Clock()
+    stage = Stage(MemoryStore(clock))
+
+    def travel() -> None:
+        clock.now += 0.12
+
+    stage.after = travel
+    with RateLimiter(stage, "100/s burst 20", clock=clock) as limiter:
+        assert [limiter.try_acquire(KEY) for _ in range(5)] == [True] * 5
+        assert limiter.statistics().refused == 0

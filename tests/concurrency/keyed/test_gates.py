@@ -100,6 +100,19 @@ def test_idle_keys_leave_when_others_come() -> None:
     assert keys_of(limiter) < 10
 
 
+def test_what_is_under_way_and_refused_is_counted_by_pattern() -> None:
+    limiter = KeyedConcurrencyLimiter({"repo:*": 1, "*": 5})
+    with limiter.acquire("repo:1"), limiter.acquire("ann"), limiter.acquire("bob"):
+        with pytest.raises(ConcurrencyLimited) as refusal:
+            limiter.acquire("repo:1")
+        assert refusal.value.key == "repo:1"
+        assert str(refusal.value) == "refused (limit) at 'repo:1': 1 calls are under way, the limit is 1"
+        seen = limiter.statistics().patterns
+        assert (seen["repo:*"].in_flight, seen["repo:*"].refused, seen["*"].in_flight) == (1, {"limit": 1}, 2)
+        assert [(key.key, key.limit) for key in limiter.busiest(2)] == [("ann", 5), ("bob", 5)]
+    assert limiter.busiest() == []
+
+
 def test_shared_keys_teach_one_law() -> None:
     law = Counting()
     limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: law, shared=True)})

@@ -15,7 +15,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.fallback import LEASE, Fallback
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.waiter import Admit, Fail, Refuse, Waiter
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import KeyFigures, Waking, about, figures
 
@@ -90,12 +90,33 @@ def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     assert figures(entry.reservoir) == KeyFigures(1, 6, 2, held=2), "what was not sent is no call"
 
 
+def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
+    """Nothing was lost with it: the key rests as soon as others do, and at its end asks no more."""
+    entry = away(FailurePolicy.closed())
+    entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT), 0.0), CircuitOpen("given up"), 0.0)
+    assert entry.reservoir.lifecycle.last_ask(0.1) is None
+    assert entry.reservoir.lifecycle.due() == about(1.0), "it was used until then, and has nothing to keep"
+    fetch = entry.fetch(entry.join(1, NO_WAIT), 0.2)
+    assert (fetch.ask.seq, fetch.repeated) == (2, False)
+
+
 def test_an_answer_that_was_lost_is_still_asked_for_after_an_ask_that_was_never_sent() -> None:
     entry = away(FailurePolicy.closed())
     fail(entry, entry.join(1, NO_WAIT), 0.0)
     entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT), 0.1), CircuitOpen("given up"), 0.1)
     fetch = entry.fetch(entry.join(1, NO_WAIT), 0.2)
     assert (fetch.ask.seq, fetch.repeated) == (1, True)
+
+
+def test_open_admits_whatever_comes() -> None:
+    entry = away(FailurePolicy.open())
+    line = [entry.join(cost, deadline) for cost, deadline in ((100, NO_WAIT), (1, NO_WAIT), (50, math.inf))]
+    fail(entry, line[0], 1.0)
+    assert [waiter.verdict for waiter in line] == [Admit(1.0 + LEASE)] * 3
+    assert entry.reservoir.tokens.take(100) == 1.0 + LEASE, "who comes next hits"
+    assert entry.reservoir.state.lease.borrowed
+    found = figures(entry.reservoir)
+    assert (found.admitted, found.fallback, found.refused) == (251, 251, 0)
 
 
 def test_what_is_spent_of_the_fallback_while_the_store_is_asked_again_is_the_fallbacks() -> None:
@@ -135,6 +156,18 @@ def test_who_is_refused_is_told_when_the_share_has_its_tokens() -> None:
     entry.reservoir.failed(entry.fetch(entry.join(1)), DEAD, 0.0)
     for cost, seconds in (60, 0.04), (25, 0.04):  # a larger cost than the share is admitted when that is full
         assert entry.reservoir.forecast.retry_after(Waiter(cost, NO_WAIT, Waking()), 0.0) == about(seconds)
+
+
+def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
+    entry = away()
+    first, second = entry.join(25, math.inf), entry.join(1, math.inf)
+    fail(entry, first, 1.0)
+    fail(entry, second, 1.0)
+    step = entry.step(second, 1.0)
+    assert isinstance(step, Wait)
+    assert step.seconds == about(0.04)
+    fail(entry, second, 1.05)
+    assert second.verdict == Admit(1.05 + LEASE)
 
 
 def test_the_share_serves_also_who_came_while_the_ask_was_under_way() -> None:
@@ -226,6 +259,39 @@ def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
     assert entry.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
 
 
+def test_a_prefetch_that_fails_changes_nothing() -> None:
+    entry = away(tokens=20, sizer=FixedBatch(10))
+    entry.reservoir.tokens.low_watermark = 21
+    entry.step(entry.join(1, NO_WAIT))  # a hit that leaves fewer than the low watermark
+    fetch = entry.tend(0.1)
+    entry.reservoir.failed(fetch, DEAD, 0.15)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.reservoir.tokens.take(19) == 1.0
+
+
+def test_a_prefetch_that_fails_fails_nobody_who_comes_later() -> None:
+    entry = away(FailurePolicy.closed(), tokens=20, sizer=FixedBatch(10))
+    entry.reservoir.tokens.low_watermark = 21
+    entry.step(entry.join(1, NO_WAIT))
+    entry.reservoir.failed(entry.tend(0.1), DEAD, 0.15)
+    late = entry.join(30, 0.4)
+    entry.fetch(late, 0.2)
+    assert isinstance(entry.step(late, 0.4), Refuse), "its time was up before its own ask had an answer"
+
+
+def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.held == 19
+    fetch = entry.fetch(entry.join(21, NO_WAIT), 1.1)
+    assert (fetch.ask.held, fetch.ask.back, fetch.ask.need, fetch.ask.queued) == (0, 0, 21, 21)
+    entry.grant(fetch, 1.1, 30)
+    assert not entry.reservoir.state.lease.borrowed
+    assert entry.held == 9
+    found = figures(entry.reservoir)
+    assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
+
+
 def test_what_was_borrowed_does_not_travel() -> None:
     entry = away(sizer=FixedBatch(20))
     fail(entry, entry.join(1, NO_WAIT), 1.0)
@@ -239,6 +305,18 @@ def test_what_was_borrowed_does_not_travel() -> None:
     assert entry.reservoir.lifecycle.tend(1.0 + LEASE) is None, "not given back, and not renewed"
     assert entry.held == 0
     assert entry.reservoir.lifecycle.drain() is None
+
+
+@pytest.mark.parametrize(("cost", "at"), [(24, 1.0), (30, 1.05)])
+def test_what_nobody_used_of_a_share_is_there_for_who_needs_more(cost: int, at: float) -> None:
+    """With it the share is full at 1.04 s, and serves who needs more than it may ever have."""
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    assert entry.held == 19
+    big = entry.join(cost, NO_WAIT)
+    fail(entry, big, at)
+    assert big.verdict == Admit(at + LEASE)
+    assert entry.reservoir.forecast.remaining(at) == 0
 
 
 @pytest.mark.parametrize(("level", "is_lent"), [(-5, False), (100, True)])
@@ -360,6 +438,16 @@ def test_what_was_left_of_a_lease_does_not_return_to_the_share() -> None:
     assert entry.reservoir.state.fallback.bucket.level(1.0) == 21
 
 
+def test_what_was_borrowed_and_not_used_is_in_the_share_at_the_next_outage() -> None:
+    entry = away(quota=Quota(0.001, 100), sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    entry.grant(entry.fetch(entry.join(21, NO_WAIT), 1.1), 1.1, 21)
+    assert entry.reservoir.state.fallback.bucket is not None
+    assert entry.reservoir.state.fallback.bucket.level(1.1) == 24
+    assert entry.refund(1, 1.2) is None
+    assert entry.reservoir.state.fallback.bucket.level(1.2) == 24, "the store is there: no share is lent"
+
+
 @pytest.mark.parametrize(
     ("policy", "hint", "fails_closed"),
     [(FailurePolicy.closed(), "", True), (FailurePolicy.open(), "", False), (FailurePolicy.local(), UNCOUNTED, False)],
@@ -384,6 +472,30 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     again = entry.reservoir.lifecycle.tend(1.2)
     assert isinstance(again, GiveBack)
     assert again.refund == back.refund > 0
+
+
+def test_a_close_gives_nothing_borrowed_back() -> None:
+    entry = away(sizer=FixedBatch(20))
+    fail(entry, entry.join(1, NO_WAIT), 1.0)
+    entry.reservoir.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Waking()))
+    ask = entry.reservoir.lifecycle.last_ask(1.1)
+    assert ask is not None, "an answer was lost, and may hold tokens"
+    assert (ask.ask.held, ask.ask.seq, ask.repeated) == (0, 1, True)
+    entry.grant(ask, 1.1, 7)
+    assert entry.reservoir.lifecycle.drain() == GiveBack("a", 2, 7)
+
+
+def test_a_store_that_comes_and_goes_mints_nothing() -> None:
+    """The share that was used up stays used up, whatever the store says in between."""
+    entry = away()
+    line = [entry.join(1, NO_WAIT) for _ in range(25)]
+    fail(entry, line[0], 1.0)
+    waiter = entry.join(1, NO_WAIT)
+    entry.grant(entry.fetch(waiter, 1.1), 1.1, 1, level=100, active_instances=4)
+    assert waiter.verdict == Admit(2.1)
+    line = [entry.join(1, NO_WAIT) for _ in range(25)]
+    fail(entry, line[0], 1.2)
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "what 0.2 s brought in"
 
 
 def test_a_share_that_is_full_again_is_forgotten() -> None:
@@ -414,6 +526,17 @@ def test_remaining_is_what_the_share_has() -> None:
     assert entry.reservoir.forecast.remaining(1.0) == 20
 
 
+@pytest.mark.parametrize(
+    ("mode", "source", "told"),
+    [("enforce", "local", "fallback"), ("open", "local", "open"), ("shadow", "shadow", "shadow")],
+)
+def test_a_decision_says_who_made_it_while_the_store_is_away(mode: Any, source: Any, told: str) -> None:
+    entry = away()
+    fail(entry, entry.join(5, NO_WAIT), 1.0)
+    entry.reservoir.state.mode = mode
+    assert entry.reservoir.forecast.told(0.0, source, 1.0).source == told
+
+
 def test_the_tokens_of_the_bucket_and_of_each_outage_are_told_apart() -> None:
     """Tokens that were taken of one of them do not return to another."""
     lease, generations = away().reservoir.state.lease, []
@@ -428,6 +551,17 @@ def test_the_tokens_of_the_bucket_and_of_each_outage_are_told_apart() -> None:
     assert len(set(generations)) == 4
 
 
+def test_a_repeated_ask_pauses_too() -> None:
+    """That its answer would be about an older question must not make its callers ask without end."""
+    entry = away()
+    fail(entry, entry.join(25), 1.0)
+    waiter = entry.join(1, math.inf)
+    fetch = entry.fetch(waiter, 1.0)
+    assert fetch.repeated
+    entry.reservoir.failed(fetch, DEAD, 1.0)
+    assert isinstance(entry.step(waiter, 1.0), Wait)
+
+
 def test_a_debt_alone_borrows_nothing() -> None:
     entry = away()
     entry.reservoir.corrections.debit(5, 0.0)
@@ -435,3 +569,32 @@ def test_a_debt_alone_borrows_nothing() -> None:
     entry.reservoir.failed(fetch, DEAD, 0.1)
     assert not entry.reservoir.state.lease.borrowed
     assert figures(entry.reservoir).owed == 5
+
+
+def test_a_quota_that_changes_changes_the_share() -> None:
+    entry = away()
+    fail(entry, entry.join(25, NO_WAIT), 1.0)
+    younger = Quota(1000.0, 1000)
+    entry.grant(entry.fetch(entry.join(1, NO_WAIT), 1.1), 1.1, 1, level=800, active_instances=4, quota=younger)
+    line = [entry.join(1, NO_WAIT) for _ in range(300)]
+    fail(entry, line[0], 1.1)
+    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 200
+
+
+def test_fetches_follow_each_other_no_faster_than_their_pauses() -> None:
+    """A caller that waits while the store is away asks as often as its share has something for it, and no oftener."""
+    entry = away(quota=Quota(10.0, 10))
+    fail(entry, entry.join(10), 0.0)
+    waiter, now, asks = entry.join(10, math.inf), 0.0, 0
+    while waiter.verdict is None:
+        match entry.step(waiter, now):
+            case Fetch() as fetch:
+                asks += 1
+                entry.reservoir.failed(fetch, DEAD, now)
+            case Wait(seconds):
+                assert seconds is not None
+                now += seconds
+            case _:
+                break
+    assert now == about(4.0), "10 tokens are due, and 2.5 are its share of the burst: 7.5 of debt, then 2.5, at 2.5/s"
+    assert asks <= 10
