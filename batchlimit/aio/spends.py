@@ -29,8 +29,9 @@ from batchlimit.reservoir.admission import AdmissionResult
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Call = tuple[Sequence[KeySpend], "asyncio.Future[Outcome]"]
 """The spends of one caller, and what it waits for."""
-_MOST = 128
-"""Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
+_MOST = 32
+"""Buckets that go in one call, unless one group has more. The server runs one call while the next is written: 64 tasks
+decide 84,000 times a second, and 62,000 times with 128 in a call."""
 
 
 class Spends:

@@ -24,8 +24,8 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.waiting_thread import WaitingThread
 
-_AT_ONCE = 2
-"""Calls under way: the server runs one while this process takes in the answer to the other."""
+_AT_ONCE = 1
+"""Calls under way. With two a decision takes the client 51 us where it is 42 (8 threads), 37 where it is 33 (64)."""
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
 _PATIENCE = 2.0
@@ -64,8 +64,8 @@ class _Place:
 class Spends:
     """Spends for the callers of one limiter; what cannot be done so is for an entry of the key.
 
-    Two calls are under way at a time: the thread of each leads, and after it the first who waits. A thread that comes
-    alone asks at once, by itself. A thread that is interrupted hands on the lead, and those it led come again. Should
+    One call is under way at a time: its thread leads, and after it the first who waits. A thread that comes alone asks
+    at once, by itself. A thread that is interrupted hands on the lead, and those it led come again. Should
     even that be interrupted, the background thread does it; without one they come after a while. A signal handler asks
     by itself too: it must not wait for the call of its own thread that it has interrupted.
 
