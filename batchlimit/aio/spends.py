@@ -29,9 +29,10 @@ from batchlimit.reservoir.admission import AdmissionResult
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Call = tuple[Sequence[KeySpend], "asyncio.Future[Outcome]"]
 """The spends of one caller, and what it waits for."""
-_MOST = 32
-"""Buckets that go in one call, unless one group has more. The server runs one call while the next is written: 64 tasks
-decide 84,000 times a second, and 62,000 times with 128 in a call."""
+_FEW, _MOST = 32, 128
+"""Buckets that go in one call: half of those that wait, within these bounds, unless one group has more. So the server
+runs one call while the next is written: 64 tasks decide a fifth to a third more often than in one call. And others wait
+for a server that takes 8 us for each."""
 
 
 class Spends:
@@ -116,8 +117,9 @@ class Spends:
         self._loop = None
         waiting, self._waiting = self._waiting, []
         try:
+            most = min(_MOST, max(_FEW, len(waiting) // 2)) if self._store.spends_together else 1
             while waiting:
-                self._send(portion := _portion(waiting, _MOST if self._store.spends_together else 1))
+                self._send(portion := _portion(waiting, most))
                 del waiting[: len(portion)]
         finally:
             if waiting:
