@@ -21,7 +21,7 @@ CEILINGS = {
     "lines": 48_608,
     "functions": 3_580,
     "files": 310,
-    "classes of one name": 10,
+    "classes of one name": 9,
     "entries of batchlimit/": 26,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""

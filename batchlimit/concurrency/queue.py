@@ -64,7 +64,7 @@ NO_QUEUE = Queue(length=0)
 """The queue in which nobody waits."""
 
 
-class Waiter:
+class RankedWaiter:
     """A caller that waits: how to wake it, its priority, and the how-manieth it is among those who came."""
 
     __slots__ = ("number", "priority", "wake")
@@ -73,7 +73,7 @@ class Waiter:
         self.wake, self.priority, self.number = wake, priority, 0  # RuntimeError of `wake`: nobody is there any more
 
 
-class GateWaiter(Waiter):
+class GateWaiter(RankedWaiter):
     """A caller at a gate. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
     __slots__ = (
@@ -96,7 +96,7 @@ SHARE = 8
 higher priorities leave a part of the queue to lower ones."""
 
 
-W = TypeVar("W", bound=Waiter)
+W = TypeVar("W", bound=RankedWaiter)
 
 
 class Ranks(Generic[W]):

@@ -6,7 +6,7 @@ from typing import Any
 from weakref import ref
 
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
-from batchlimit.concurrency.queue import SHARE, Queue, Ranks, Waiter
+from batchlimit.concurrency.queue import SHARE, Queue, RankedWaiter, Ranks
 
 RENEWED = 1 / 3
 """The part of a lease after which it is renewed."""
@@ -169,7 +169,7 @@ class HeldSlots:
         self._leaving = min(self._leaving, self.count - len(self.places))  # what the store forgot does not go back
 
 
-class SlotWaiter(Waiter):
+class SlotWaiter(RankedWaiter):
     """A caller that waits: it gets a place, or an error, or gives up; whichever comes first is final."""
 
     __slots__ = ("asks", "claim", "error", "is_patient", "place")

@@ -125,15 +125,20 @@ def test_who_come_while_one_asks_go_in_one_call(limiter: RateLimiter, till: Till
     assert limiter.statistics().admitted == 6
 
 
-def test_two_calls_are_under_way_and_all_others_wait_for_one_of_them(
-    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server runs one while this process takes in the answer to the other."""
+def led_by_two(limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch, others: str) -> tuple[Any, ...]:
+    """Have two calls under way at two gates, and others wait; return what `led` does after the first gate and call."""
     monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 2)
     one = till.before = Gate()
     first = start(lambda: limiter.try_acquire("first"))
     one.await_someone()
-    gate, second, rest = led(limiter, till, each_of(limiter, "abc"))
+    return one, first, *led(limiter, till, each_of(limiter, others))
+
+
+def test_two_calls_are_under_way_and_all_others_wait_for_one_of_them(
+    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs one while this process takes in the answer to the other."""
+    one, first, gate, second, rest = led_by_two(limiter, till, monkeypatch, "abc")
     one.open()
     assert all(each.result(DEADLINE) for each in [first, *rest])
     assert till.calls[2:] == [[["a"], ["b"], ["c"]]]
@@ -378,11 +383,7 @@ def test_one_that_is_answered_just_as_it_is_to_lead_hands_on_the_lead(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else one of the two leads is nobody's, until it would have taken too long."""
-    monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 2)
-    one = till.before = Gate()
-    first = start(lambda: limiter.try_acquire("first"))
-    one.await_someone()
-    gate, second, rest = led(limiter, till, each_of(limiter, "ab"))
+    one, first, gate, second, rest = led_by_two(limiter, till, monkeypatch, "ab")
     third, awake, queue, sleep = Gate(), Gate(), queue_of(limiter), _Place.sleep
     till.before = third
     one.open()

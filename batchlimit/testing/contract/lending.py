@@ -59,7 +59,7 @@ def a_lease_lasts_most_of_a_refill_of_a_rich_bucket_and_two_fifths_of_a_poor_one
 
 @cases("fast", [Quota(1000.0, 100), HUNDRED & Quota(1000.0, 100), Quota(1000.0, 100) & HUNDRED])
 def a_lease_for_waiting_callers_is_short(store: Store, fast: Quota) -> None:
-    """The fastest bandwidth bounds it, and so does the way to the store, if that is told."""
+    """The fastest bandwidth bounds it. So does the time to the store, where an ask says how long that takes."""
     for number, (quota, trip, lease) in enumerate([(HUNDRED, 0.0, 0.25), (fast, 0.0, 0.1), (fast, 0.001, 0.04)]):
         assert near(AskingInstance(store, quota, key=f"{number}", trip=trip).take(1).lease, lease)
 
