@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -177,6 +178,7 @@ class AsyncRedisStore(BaseRedisStore):
         return free
 
     async def _talk(self, transport: AsyncTransport, work: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
+        handled = sys.exception()
         try:
             # The caller's client bounds its own connections; an AsyncDirectTransport has one.
             if self._connect is None or isinstance(transport, AsyncDirectTransport):
@@ -189,9 +191,9 @@ class AsyncRedisStore(BaseRedisStore):
         except FAILURES as error:
             if self._connect is not None:
                 await transport.reset_after(error)
-            raise failure(error, transport.address) from error
+            raise failure(error, transport.address, handled) from error
         except BaseException as error:  # such as a cancellation
-            untraced(error)
+            untraced(error, handled)
             raise
 
 

@@ -1,6 +1,7 @@
 """Buckets in Redis or Valkey, for threads: each call is one EVALSHA of an atomic script."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -149,16 +150,17 @@ class RedisStore(BaseRedisStore):
         return self._talk(transport, transport.ask, key, *commands)
 
     def _talk(self, transport: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
+        handled = sys.exception()
         try:
             return run(*args)
         except FAILURES as error:
             if self._connect is not None:
                 transport.reset_after(error)
-            raise failure(error, transport.address) from error
+            raise failure(error, transport.address, handled) from error
         except NeedsConnection:
             raise
         except BaseException as error:  # a signal handler raised at an unknown place
-            untraced(error)
+            untraced(error, handled)
             if self._connect is not None and self._transport is transport:
                 self._transport = self._connect()  # a connection may have the unread reply of this call
             raise

@@ -17,7 +17,7 @@ from typing import TypeVar
 from redis import exceptions
 
 from batchlimit.base.redaction import escaped, redacted
-from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.errors import BatchLimitError, BucketUnavailable, StoreUnavailable
 
 E = TypeVar("E", bound=BaseException)
 
@@ -25,9 +25,12 @@ _STORES = __name__.rpartition(".")[0]
 _HIDDEN = frozenset({"redis", "hiredis", *sys.stdlib_module_names})
 
 
-def untraced(error: E) -> E:
-    """Remove those frames from an error and from its causes; return the error."""
-    for each in _chain(error, set()):
+def untraced(error: E, handled: BaseException | None = None) -> E:
+    """Remove those frames from an error and from its causes; return the error.
+
+    What the caller of the limiter was handling at the call (`handled`) is not ours, and stays as it is.
+    """
+    for each in _chain(error, {id(handled)}):
         each.__traceback__ = _rest(each.__traceback__)
     return error
 
@@ -38,7 +41,8 @@ def _chain(error: BaseException | None, seen: set[int]) -> Iterator[BaseExceptio
     seen.add(id(error))
     yield error
     for led in (error.__cause__, error.__context__, *getattr(error, "exceptions", ())):
-        yield from _chain(led, seen)
+        if not isinstance(led, BatchLimitError):  # one that a user has by now, and no password is in it
+            yield from _chain(led, seen)
 
 
 def _rest(trace: TracebackType | None) -> TracebackType | None:
@@ -134,11 +138,11 @@ _NUMBERS = {
 }
 
 
-def failure(error: Exception, address: str) -> StoreUnavailable:
+def failure(error: Exception, address: str, handled: BaseException | None = None) -> StoreUnavailable:
     """Return the exception to raise, from `error`, for a failed call of the server at `address`; no password stays."""
-    for each in _chain(error, set()):
+    for each in _chain(error, {id(handled)}):
         each.args = tuple(redacted(said) if isinstance(said, str) else said for said in each.args)
-    untraced(error)
+    untraced(error, handled)
     if _finds_no_primary(error):
         # It repeats each sentinel's answer with the repr of its client, in some versions with the password.
         error.args = (str(error).partition(" : ")[0],)

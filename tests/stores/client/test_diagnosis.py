@@ -1,8 +1,11 @@
 """Each way in which a call of a server fails, on both APIs: what is raised, what it says, and what it never says."""
 
+import asyncio
 import contextlib
+import json
 import pickle
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -262,6 +265,44 @@ def test_the_connections_of_a_client_of_the_callers_stay() -> None:
         with pytest.raises(StoreUnavailable, match="READONLY"):
             store.take("other", HUNDRED, FIFTY)
         assert _ours(one.client()) == before
+
+
+def test_the_error_that_a_caller_is_handling_stays_as_it_is() -> None:
+    """Who asks before it writes an error to a log logs all of it, also while the store is away."""
+
+    async def take(url: str) -> list[str]:
+        store = open_store(read_url(url), for_tasks=True, prefix="batchlimit", connect_timeout=30.0, deadline=30.0)
+        try:
+            json.loads("{")
+        except ValueError as error:
+            error.args = ("at https://ann:word@host",)
+            before = traceback.format_exc()
+            with pytest.raises(StoreUnavailable):
+                await store.take(KEY, HUNDRED, FIFTY)
+            return [before, traceback.format_exc()]
+        finally:
+            await store.aclose()
+        return []
+
+    with trouble.loading() as url, opened("threads", url) as store:
+        try:
+            json.loads("{")
+        except ValueError as error:
+            error.args = ("at https://ann:word@host",)
+            before = traceback.format_exc()
+            with pytest.raises(StoreUnavailable):
+                store.take(KEY, HUNDRED, FIFTY)
+            assert traceback.format_exc() == before
+        before, after = asyncio.run(take(url))
+        assert after == before
+
+
+def test_an_error_of_ours_that_a_user_has_by_now_stays_as_it_is() -> None:
+    """Where `asyncio.run` ends by one, what is still under way fails while that is handled."""
+    ours, later = StoreUnavailable("unix:///a failed: no"), redis.ConnectionError("no")
+    later.__context__ = ours
+    failure(later, "unix:///a")
+    assert str(ours) == "unix:///a failed: no"
 
 
 def _ours(client: redis.Redis) -> set[str]:
