@@ -16,7 +16,7 @@ take, by `benchmarks/transports.py` on a busy machine (Python 3.11, redis-py 8.1
 | PausingConnection | with health checks, connecting does not use up the deadline of a task | it does | it does not |
 | AsyncClusterTransport | reads the slots in the background after a failure | closes all connections | keeps them |
 | AsyncClusterTransport | sends ASKING and the command on one connection | on two | on one |
-| PrimaryMonitor | leaves the old primary after a planned failover | after about 11 s | within 0.25 s |
+| SentinelTransport | leaves the old primary after a planned failover | after about 11 s | within 0.25 s |
 
 A cluster, sentinels and clients that the caller made use redis-py's connections. TLS and health checks use redis-py's
 reads and writes, because a TLS socket may hold data that `poll` does not see.

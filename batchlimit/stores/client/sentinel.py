@@ -72,38 +72,10 @@ class _Following:
         return connection and connection.disconnect(True)  # for tasks: without waiting for the end of the transport
 
 
-class PrimaryMonitor:
-    """Follows the primary in a thread, which ends within a second of `stop`, or of the end of the pool."""
-
-    def __init__(self, pool: Any) -> None:
-        """`pool` is a SentinelConnectionPool of redis-py."""
-        self._sentinels: list[Any] = pool.sentinel_manager.sentinels  # clients, which nobody else uses
-        self._stopped = threading.Event()
-        self._following = _Following(pool, self._stopped.is_set, self._stopped.wait, _heard)
-        self._starting = threading.Lock()  # held to start the thread once
-        self._thread: threading.Thread | None = None
-
-    def begin(self) -> None:
-        """Start the thread, once; the next call tries again if the system has no thread left."""
-        if self._thread is None and self._starting.acquire(blocking=False):  # else another thread starts it
-            try:
-                if self._thread is None:
-                    thread = threading.Thread(target=self._follow, name="batchlimit-monitor", daemon=True)
-                    with suppress(RuntimeError):
-                        thread.start()
-                        self._thread = thread
-            finally:
-                self._starting.release()
-
-    def stop(self) -> None:
-        """Tell the thread to end, and close the clients of the sentinels."""
-        self._stopped.set()
-        for each in self._sentinels:
-            each.close()
-
-    def _follow(self) -> None:
-        run(self._following.steps())
-        self.stop()  # again: a closed client connects anew if `stop` came during a question
+def _follow(following: _Following, sentinels: list[Any]) -> None:
+    run(following.steps())
+    for each in sentinels:
+        each.close()  # again: one that was closed during a question has connected anew
 
 
 def _heard(connection: Any) -> None:
@@ -112,18 +84,35 @@ def _heard(connection: Any) -> None:
 
 
 class SentinelTransport(ServerTransport):
-    """The primary that sentinels name, by a client of the store's own."""
+    """The primary that sentinels name, by a client of the store's own. A thread follows it from the first call on."""
 
     def __init__(self, client: "redis.Redis") -> None:
         super().__init__(client)
-        self._monitor = PrimaryMonitor(client.connection_pool)
+        pool: Any = client.connection_pool
+        self._sentinels: list[Any] = pool.sentinel_manager.sentinels  # clients, which nobody else uses
+        self._stopped = threading.Event()
+        self._following = _Following(pool, self._stopped.is_set, self._stopped.wait, _heard)
+        self._starting = threading.Lock()  # held to start the thread once
+        self._thread: threading.Thread | None = None
 
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
-        self._monitor.begin()
+        if self._thread is None and self._starting.acquire(blocking=False):  # else another thread starts it
+            try:
+                if self._thread is None:
+                    # It knows nothing that keeps the pool alive, and ends within a second of the pool's end.
+                    told = self._following, self._sentinels
+                    thread = threading.Thread(target=_follow, args=told, name="batchlimit-monitor", daemon=True)
+                    with suppress(RuntimeError):  # no thread can be had: the next call tries again
+                        thread.start()
+                        self._thread = thread
+            finally:
+                self._starting.release()
         return super().run(name, buckets, arguments)
 
     def close(self) -> None:
-        self._monitor.stop()
+        self._stopped.set()
+        for each in self._sentinels:
+            each.close()
         super().close()
 
 
@@ -137,36 +126,6 @@ class PrimaryPool(SentinelConnectionPool):
         await super().release(connection)
 
 
-class AsyncPrimaryMonitor:
-    """Follows the primary in a task, which ends with its loop, with `stop`, or within a second of the pool's end."""
-
-    def __init__(self, pool: Any) -> None:
-        """`pool` is a PrimaryPool."""
-        self._following = _Following(
-            pool,
-            _is_cancelled,
-            asyncio.sleep,
-            lambda connection: connection.read_response(timeout=SPACING, disconnect_on_error=False),
-        )
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """Start the task, once."""
-        if self._task is None:
-            work = drive(self._following.steps())
-            self._task = asyncio.get_running_loop().create_task(work, name="batchlimit-monitor", context=Context())
-            # A program may close its loop before this task ends; asyncio should not warn about it.
-            self._task._log_destroy_pending = False  # type: ignore[attr-defined]
-
-    async def stop(self) -> None:
-        """End the task."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            if (closing := self._following.close()) is not None:
-                await closing
-
-
 def _is_cancelled() -> bool:
     # `wait_for` in redis-py sometimes loses a cancellation in Python 3.11, so the task checks for one itself.
     me = asyncio.current_task()
@@ -174,18 +133,32 @@ def _is_cancelled() -> bool:
 
 
 class AsyncSentinelTransport(AsyncServerTransport):
-    """See SentinelTransport."""
+    """See SentinelTransport. Here a task follows the primary, which ends with its loop too."""
 
     def __init__(self, client: "redis.asyncio.Redis") -> None:
         super().__init__(client)
-        self._monitor = AsyncPrimaryMonitor(client.connection_pool)
+        self._following = _Following(
+            client.connection_pool,
+            _is_cancelled,
+            asyncio.sleep,
+            lambda connection: connection.read_response(timeout=SPACING, disconnect_on_error=False),
+        )
+        self._task: asyncio.Task[None] | None = None
 
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
-        self._monitor.begin()
+        if self._task is None:
+            work = drive(self._following.steps())
+            self._task = asyncio.get_running_loop().create_task(work, name="batchlimit-monitor", context=Context())
+            # A program may close its loop before this task ends; asyncio should not warn about it.
+            self._task._log_destroy_pending = False  # type: ignore[attr-defined]
         return super().run(name, buckets, arguments)
 
     async def aclose(self) -> None:
-        await self._monitor.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            if (closing := self._following.close()) is not None:
+                await closing
         await super().aclose()
         pool: Any = self.client.connection_pool
         for sentinel in pool.sentinel_manager.sentinels:

@@ -20,7 +20,7 @@ from batchlimit.stores.client import sentinel as transports
 from batchlimit.stores.client.address import read_url
 from batchlimit.stores.client.factory import sentinel_client
 from batchlimit.stores.client.scripts import bucket_name
-from batchlimit.stores.client.sentinel import AsyncPrimaryMonitor, PrimaryMonitor
+from batchlimit.stores.client.sentinel import AsyncSentinelTransport
 from tests.awaiting import BlockingStore
 from tests.nodes import Node
 from tests.servers import valkey_binary
@@ -72,6 +72,22 @@ def goes_to(node: Node, store: Any) -> bool:
         except StoreUnavailable:
             return False
         return bool(client.exists(bucket_name(inner._prefix, KEY)))
+
+
+class NoPool:
+    """The pool of a client whose sentinels nobody has named, as far as a transport knows it."""
+
+    sentinel_manager = SimpleNamespace(sentinels=[])
+    service_name, connection_class, connection_kwargs = "service", object, dict[str, Any]()
+
+
+def client_of(pool: Any) -> Any:
+    """A client of redis-py on this pool, as far as a transport knows it."""
+
+    async def aclose() -> None:
+        """Nothing is open."""
+
+    return SimpleNamespace(connection_pool=pool, close=lambda: None, aclose=aclose)
 
 
 @pytest.fixture
@@ -188,7 +204,7 @@ def test_a_store_for_tasks_has_one_monitor_and_ends_it(pair: Named, prefix: str)
 
 
 def test_a_cancellation_that_redis_py_loses_ends_the_task_all_the_same() -> None:
-    class Deaf:
+    class Deaf(NoPool):
         asked = asyncio.Event()
 
         async def get_master_address(self) -> None:
@@ -197,23 +213,24 @@ def test_a_cancellation_that_redis_py_loses_ends_the_task_all_the_same() -> None
                 await asyncio.Event().wait()
 
     async def play() -> None:
-        following = AsyncPrimaryMonitor(pool)
-        following.begin()
+        transport = AsyncSentinelTransport(client_of(pool))
+        call = transport.run("peek", ["key"], [])
         await pool.asked.wait()
         async with asyncio.timeout(LONG):
-            await following.stop()
+            await transport.aclose()
+        call.close()
 
     pool = Deaf()
     asyncio.run(play())
 
 
 def test_a_loop_that_is_closed_under_a_monitor_complains_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    class Silent:
+    class Silent(NoPool):
         async def get_master_address(self) -> None:
             await asyncio.Event().wait()
 
     async def begin() -> None:
-        AsyncPrimaryMonitor(pool).begin()
+        AsyncSentinelTransport(client_of(pool)).run("peek", ["key"], []).close()
         await asyncio.sleep(0)
 
     pool = Silent()
@@ -271,7 +288,7 @@ def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_connection(
         ask()
 
     monkeypatch.setattr(pool, "get_master_address", closed_meanwhile)
-    transport._monitor._follow()
+    transports._follow(transport._following, transport._sentinels)
     (theirs,) = [each.connection_pool._available_connections for each in pool.sentinel_manager.sentinels]
     assert theirs, "the question was asked"
     assert [each for each in theirs if each._sock is not None] == []
@@ -280,16 +297,14 @@ def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_connection(
 def test_a_store_that_is_closed_while_its_monitor_asks_leaves_no_error() -> None:
     """redis-py raises a TypeError in a thread whose client is closed by another."""
 
-    class Closed:
-        sentinel_manager = SimpleNamespace(sentinels=[])
-
+    class Closed(NoPool):
         def get_master_address(self) -> None:
-            following.stop()
+            transport.close()
             raise TypeError("argument must be an int, or have a fileno() method.")
 
     pool = Closed()
-    following = PrimaryMonitor(pool)
-    following._follow()
+    transport = transports.SentinelTransport(client_of(pool))
+    transports._follow(transport._following, transport._sentinels)
 
 
 def test_where_no_thread_can_be_had_the_store_serves_and_the_next_call_tries_again(
