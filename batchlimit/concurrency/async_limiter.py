@@ -3,9 +3,11 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Generator
+from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self, cast
 
+from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.limiter import BaseLimiter
@@ -105,23 +107,11 @@ class AsyncPermit(BasePermit):
 
     async def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
-        locked_gate = self._locked_gate
-        section = locked_gate.section
+        locked_gate, section = self._locked_gate, self._locked_gate.section
         wakeup = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_wakeup()
-        waiter = GateWaiter(wakeup.waker(), self.priority)
+        wait = partial(wakeup.wait, seconds, section.pause, section.catch_up)
         self._state = WAITING
-        try:
-            section.join_queue(waiter, partition)
-            await wakeup.wait(seconds, section.pause, section.catch_up)
-            held = section.leave_queue(self, waiter)
-        except BaseException:
-            if section.leave_queue(self, waiter):
-                self.ignore()
-            self._state = OVER
-            raise
-        if not held:
-            self._state = OVER
-            raise section.in_vain(waiter)
+        await drive(self._waiting(GateWaiter(wakeup.waker(), self.priority), partition, wait))
 
     # To be shed
 

@@ -1,11 +1,13 @@
 """Permission for one call: what permits of both APIs have in common, and Permit for threads."""
 
 import warnings
+from collections.abc import Callable
 from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from batchlimit.base.blocking import warn_in_loop
+from batchlimit.base.steps import Steps, run
 from batchlimit.base.unique import Unique
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.concurrency.classification import outcome_of_answer
@@ -99,6 +101,21 @@ class BasePermit(Unique):
     def _give_up(self) -> None:
         """Make the call end, once, from any thread; RuntimeError if nobody can be told any more."""
 
+    def _waiting(self, waiter: GateWaiter, partition: str, wait: Callable[[], object]) -> Steps[None]:
+        """Wait in the queue, as a thread or a task does; end with the permit held, or raise why it is not."""
+        section = self._locked_gate.section
+        try:
+            section.join_queue(waiter, partition)
+            yield wait()
+            if not section.leave_queue(self, waiter):
+                raise section.in_vain(waiter)
+        except BaseException:
+            if section.leave_queue(self, waiter):
+                self.ignore()
+            if self._state is WAITING:
+                self._state = OVER
+            raise
+
     def _hold(self, gate: Gate, waiter: GateWaiter) -> None:
         """Be held, in place of the waiter that was served."""
         self._gate, self._place = gate, waiter.partition
@@ -176,21 +193,14 @@ class Permit(BasePermit):
 
     def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
-        locked_gate = self._locked_gate
-        section = locked_gate.section
         warn_in_loop()
+        locked_gate, section = self._locked_gate, self._locked_gate.section
         wakeup = ThreadWakeup() if locked_gate.time is None else locked_gate.time.thread_wakeup()
-        waiter = GateWaiter(wakeup.wake, self.priority)
-        try:
-            section.join_queue(waiter, partition)
-            until = locked_gate.clock() + seconds * _SECOND
-            while seconds > 0 and not wakeup.wait(min(seconds, section.pause())):
+
+        def wait() -> None:
+            left, until = seconds, locked_gate.clock() + seconds * _SECOND
+            while left > 0 and not wakeup.wait(min(left, section.pause())):
                 section.catch_up()
-                seconds = (until - locked_gate.clock()) / _SECOND
-            held = section.leave_queue(self, waiter)
-        except BaseException:
-            if section.leave_queue(self, waiter):
-                self.ignore()
-            raise
-        if not held:
-            raise section.in_vain(waiter)
+                left = (until - locked_gate.clock()) / _SECOND
+
+        run(self._waiting(GateWaiter(wakeup.wake, self.priority), partition, wait))

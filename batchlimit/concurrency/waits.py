@@ -80,8 +80,9 @@ class Waits:
         found = self._looks.get(look)
         if found is None:
             found = self._looks[look] = _RepeatedLook(self, look, pause)
-        else:
-            found.keep_on()
+        elif found.lost_at < self.loop.time():  # a signal handler that raised in the loop made it forget to look
+            found.timer.cancel()
+            found.ring()
         found.watchers += 1
 
     def unwatch(self, look: Callable[[], object]) -> None:
@@ -96,24 +97,19 @@ class Waits:
 class _RepeatedLook:
     """Calls a function again and again, for all tasks of one loop that wait for what time alone may bring."""
 
-    __slots__ = ("_look", "_lost_at", "_pause", "_waits", "timer", "watchers")
+    __slots__ = ("_look", "_pause", "_waits", "lost_at", "timer", "watchers")
 
     def __init__(self, waits: Waits, look: Callable[[], object], pause: Callable[[], float]) -> None:
         self._waits, self._look, self._pause, self.watchers = waits, look, pause, 0
         self._plan()
 
     def _plan(self) -> None:
-        loop, pause = asyncio.get_running_loop(), self._pause()
-        self._lost_at = loop.time() + pause + HEARTBEAT
-        self.timer = loop.call_later(pause, self._ring)
+        loop, pause = self._waits.loop, self._pause()
+        self.lost_at = loop.time() + pause + HEARTBEAT
+        self.timer = loop.call_later(pause, self.ring)
 
-    def keep_on(self) -> None:
-        """Look, if a signal handler that raised in the loop made it forget to."""
-        if self._lost_at < asyncio.get_running_loop().time():
-            self.timer.cancel()
-            self._ring()
-
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Look, and plan the next look."""
         self._plan()
         self._look()
         if self._waits._due:  # a signal handler that raised in the loop made it lose what was to go on
@@ -160,17 +156,20 @@ class TaskWakeup:
         else:
             self._loop.call_soon_threadsafe(self._waits.end, self)
 
-    async def wait(self, seconds: float, pause: Callable[[], float], look: Callable[[], object]) -> None:
+    async def wait(
+        self, seconds: float, pause: Callable[[], float] | None = None, look: Callable[[], object] | None = None
+    ) -> None:
         """Return when woken, or after so many seconds and up to a 64th of that; meanwhile `look` after each pause."""
-        waits = self._waits
-        slot = waits.until(seconds)
+        slot = self._waits.until(seconds)
         slot[self] = None
-        waits.watch(look, pause)
+        if look is not None and pause is not None:
+            self._waits.watch(look, pause)
         try:
             await self._future
         finally:
             slot.pop(self, None)
-            waits.unwatch(look)
+            if look is not None:
+                self._waits.unwatch(look)
 
     def settle(self) -> None:
         """End the wait, in its loop; a second time it changes nothing."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from batchlimit.base.blocking import not_reentered
+from batchlimit.base.steps import Steps
 from batchlimit.base.unique import Forkables
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.concurrency.waits import TaskWakeup
@@ -74,8 +75,13 @@ class Engine:
             holdings.wake_all(slots, displaced)
         return waiter, made, seconds or math.inf
 
-    def stop_waiting(self, permit: BaseSharedPermit, waiter: SlotWaiter) -> None:
-        """End a wait: let the permit have what the waiter got, or raise why it got nothing."""
+    def waiting(self, permit: BaseSharedPermit, waiter: SlotWaiter, turn: W, seconds: float) -> Steps[None]:
+        """Wait, as a thread or a task does; then let the permit have what the waiter got, or raise why it got none."""
+        try:
+            yield turn.wait(seconds)
+        except BaseException:
+            self.holdings.change(permit.key, lambda slots, now: slots.give_up(waiter, now))
+            raise
         permit._place = waiter.place  # final, for nobody but this caller gives it up
         if waiter.place is not None:
             return

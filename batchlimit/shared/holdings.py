@@ -171,13 +171,8 @@ class Holdings:
             by_key = {slots.key: set[Claim]() for slots in self if slots.line or slots.line.unwoken}
             for claim in gone:
                 by_key.setdefault(claim.key, set()).add(claim)
-            keys = [(slots, by_key[slots.key]) for slots in self if slots.key in by_key]
-        for slots, claims in keys:
-            with self.lock:
-                now = self.clock()
-                woken = slots.left_behind(claims, now)
-                self.note(slots, now)
-            self.wake_all(slots, woken)
+        for key, claims in by_key.items():
+            self.change(key, lambda slots, now, claims=claims: slots.left_behind(claims, now))  # type: ignore[misc]
 
     def look_at_all(self) -> None:
         """Ask about all keys where somebody waits: messages may have been lost."""

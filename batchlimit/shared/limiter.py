@@ -12,6 +12,7 @@ from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.clock import steady_ns
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
+from batchlimit.base.steps import run
 from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.base.waking import ThreadWakeup
@@ -176,16 +177,9 @@ class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
         """
         permit, wait = SharedPermit(self._engine, key), patience(timeout)
         whole("priority", priority, -math.inf, math.inf)
-        if (waits := self._engine.enter(permit, wait, priority, ThreadWakeup)) is None:
-            return permit
-        waiter, turn, seconds = waits
-        warn_in_loop()
-        try:
-            turn.wait(seconds)
-        except BaseException:
-            self._engine.holdings.change(key, lambda slots, now: slots.give_up(waiter, now))
-            raise
-        self._engine.stop_waiting(permit, waiter)
+        if waits := self._engine.enter(permit, wait, priority, ThreadWakeup):
+            warn_in_loop()
+            run(self._engine.waiting(permit, *waits))
         return permit
 
     def close(self) -> None:

@@ -1,13 +1,13 @@
 """Permission for one call to be under way in the fleet: SharedPermit for a thread, AsyncSharedPermit for a task."""
 
 import asyncio
-import math
 import warnings
 from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
+from batchlimit.base.steps import drive
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.waits import Slot, TaskWakeup, waits_of
 from batchlimit.errors import PermitLost
@@ -156,13 +156,7 @@ class AsyncSharedPermit(BaseSharedPermit):
         self._enters = True
         try:
             if waits := self._engine.enter(self, self._timeout, self._priority, TaskWakeup):
-                waiter, turn, seconds = waits
-                try:
-                    await turn.wait(seconds, lambda: math.inf, lambda: None)
-                except BaseException:
-                    self._engine.holdings.change(self.key, lambda slots, now: slots.give_up(waiter, now))
-                    raise
-                self._engine.stop_waiting(self, waiter)
+                await drive(self._engine.waiting(self, *waits))
         finally:
             self._enters = False
         return self

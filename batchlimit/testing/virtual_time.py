@@ -191,14 +191,16 @@ class VirtualTaskWakeup(TaskWakeup):
         """End the wait, from any thread."""
         self._event.set()
 
-    async def wait(self, seconds: float, pause: Callable[[], float], look: Callable[[], object]) -> None:
+    async def wait(
+        self, seconds: float, pause: Callable[[], float] | None = None, look: Callable[[], object] | None = None
+    ) -> None:
         """Return when woken, or after so many seconds of virtual time; meanwhile `look` after each pause."""
         until = self._time() + seconds
         try:
             while not self._event.is_set and (left := until - self._time()) > 0.0:
-                wait = min(left, pause())
+                wait = left if pause is None else min(left, pause())
                 await self._event.wait(wait + _ROUNDING)
-                if not self._event.is_set:
+                if look is not None and not self._event.is_set:
                     look()
         finally:
             self._event.over()
