@@ -9,6 +9,7 @@ import pytest
 from batchlimit import Decision, FailurePolicy, RateLimiter, StoreUnavailable
 from batchlimit.integrations.address import FailedIdentity
 from batchlimit.integrations.enforcement import Enforcer, Response
+from batchlimit.integrations.enforcement.charging import Underway
 from batchlimit.rules import Request, Rule, Rules
 from batchlimit.testing import fake_limiter
 from tests.integrations.enforcers import Make
@@ -218,6 +219,18 @@ def test_what_was_not_charged_in_shadow_mode_is_not_given_back_when_a_closed_rul
     twin.store.away.add("far")
     refusal = twin.refused()
     assert (refusal.status, twin._do(twin.limiter.decide, "trial").source) == (503, "shadow")
+
+
+def test_nobody_waits_for_a_response_that_only_a_rule_in_shadow_mode_looks_at(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome(*_: Any) -> Any:
+        pytest.fail("a request waits")
+
+    monkeypatch.setattr(Underway, "outcome", outcome)
+    twin = make(ALL, Rule("guesses", "1/hour", key="guesses", charge=[401], mode="shadow"))
+    assert [twin.admit().refusal for _ in range(2)] == [None, None]
+    assert twin.counts("guesses") == {"matched": 2, "acquired": 1, "shadow_refused": 1}
 
 
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])  # of the limiter

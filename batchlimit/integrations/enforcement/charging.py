@@ -137,8 +137,8 @@ class Charging:
                         return self._charged(request, bill, decisions, shadows)
                 else:
                     short = next(key for key, decision in decisions.items() if not decision.allowed)
-                    until = until or time.monotonic() + _HOLD
-                    if (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
+                    refuses, until = short in bill.keys, until or time.monotonic() + _HOLD  # nobody, in shadow mode
+                    if refuses and (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
                         continue
                     refusal = self._over(rules, short, decisions[short], shadows)
             if refusal is not None:
