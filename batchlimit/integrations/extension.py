@@ -1,7 +1,9 @@
 """What the extensions of Flask and Quart have in common: how they are kept, and the HTTP error of a refusal."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, TooManyRequests
 
@@ -73,6 +75,8 @@ class Extension(Generic[App, Source]):
     def __init__(self, limiter: Source | None, rules: RulesSource, app: App | None = None, **options: Any) -> None:
         now = rules_of(rules)
         self._limiter, self._rules, self._options = limiter, rules if isinstance(rules, RuleFile) else now, options
+        self._served: WeakSet[Any] = WeakSet()
+        self._last: App | None = None
         if app is not None:
             self.init_app(app)
 
@@ -96,6 +100,8 @@ class Extension(Generic[App, Source]):
         if found is None:
             raise ValueError("no store: pass a limiter, or set BATCHLIMIT_URL in the application's configuration")
         self._hold_rules(app, found)
+        self._served.add(app)
+        self._last = app
 
     def _hold_rules(self, app: App, limiter: Source) -> None:
         """Put what holds the rules into `app.extensions`, and before the application."""
@@ -105,12 +111,21 @@ class Extension(Generic[App, Source]):
         """Return what became of the requests so far, by rule.
 
         Args:
-            app: the application (default None: the current one).
+            app: the application (default None: the current one, or the last one of `init_app`, as for an exporter).
 
         Returns:
             The EnforcementStatistics of this process.
+
+        Raises:
+            RuntimeError: no application has these limits yet.
         """
-        about: Any = app or self._current()
+        about: Any = app
+        if app is None:
+            with suppress(RuntimeError):  # no application is current
+                about = self._current()
+            about = about if about in self._served else self._last
+        if about is None:
+            raise RuntimeError("no application has these limits yet: call init_app")
         found: EnforcementStatistics = about.extensions[NAME].statistics()
         return found
 

@@ -277,6 +277,18 @@ def test_one_extension_serves_several_applications_each_by_its_own_setting() -> 
             assert limits.statistics().requests == 2
 
 
+def test_statistics_need_no_current_application_as_an_exporter_in_a_thread_has_none() -> None:
+    limits, other = Limits("memory://", [Rule("all", "1/hour", key="all")]), Flask("metrics")
+    Limits("memory://", [Rule("metrics", "1/hour", key="metrics")], other)
+    with pytest.raises(RuntimeError, match="init_app"):
+        limits.statistics()
+    limits.init_app(app := Flask("shop"))
+    app.test_client().get("/")
+    assert limits.statistics().requests == 1
+    with other.app_context():  # which has the metrics page, and limits of its own
+        assert limits.statistics().requests == 1
+
+
 def test_an_application_without_a_store_or_with_two_limits_does_not_start() -> None:
     limits, app = Limits(None, [IP]), Flask("test")
     with pytest.raises(ValueError, match="BATCHLIMIT_URL"):
