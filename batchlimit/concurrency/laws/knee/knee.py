@@ -8,8 +8,9 @@ from batchlimit.concurrency.law import CountingLaw, LawState, Sample
 from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, SpanTimes, Trust
 from batchlimit.concurrency.laws.knee.span import Drains, Span
 
-_SHORTEST_NS, _LONG_NS, _LONGEST_NS = 200_000_000, 3 * 10**9, 60 * 10**9
-"""A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s."""
+_SHORTEST_NS, _LONG_NS, _LONGEST_NS, _HASTY_NS, _HASTY = 200_000_000, 3 * 10**9, 60 * 10**9, 50_000_000, 8
+"""A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s. The first
+8 may be shorter while a limit in use only grows: it refuses callers meanwhile."""
 _STRAIN_NS = 60 * 10**9
 """How long a reason to back off keeps the limit from growing if watchers then say no more: they may have ended."""
 _IN_USE = 0.8
@@ -56,8 +57,7 @@ class Knee(CountingLaw):
     limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
     drains each 4 s, and to a twentieth until there was calm, if its limit was reached for a second. What it takes for
     the time of a call may be the queue of those that came before. A baseline falls to what a drain shows; it rises only
-    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once. A call of no time, or
-    over 104 days, is counted, not timed.
+    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once.
 
     Args:
         initial: The first limit (calls, default 20); taken to the nearer bound if it is out of bounds.
@@ -158,8 +158,7 @@ class Knee(CountingLaw):
     def _drain(self) -> None:
         """Let few calls in; or only listen, where the limit is not in use: then no part of a queue is its own.
 
-        A new limiter that saw no calm drains in any case, if its limit was reached for a second. Its baseline may
-        hold a queue. One whose limit never was refuses nobody.
+        A new limiter that saw no calm drains all the same if its limit was reached for 1 s: it may know but a queue.
         """
         drains = self._drains
         is_unsure = self._reached_ns >= _REACHED_NS and not self._trust.has_been_calm
@@ -172,7 +171,9 @@ class Knee(CountingLaw):
     def _shortest_span(self) -> int:
         """How long the next span has to be; in doublings, for limiters that drain together are to see the same."""
         longest = self._baselines.longest
-        wanted, least = max(min(3 * longest, _LONG_NS), min(longest, _LONGEST_NS)), _SHORTEST_NS
+        wanted = max(min(3 * longest, _LONG_NS), min(longest, _LONGEST_NS))
+        grows = self._is_used and self._spans < _HASTY and math.isinf(self._speed)
+        least = _HASTY_NS if grows else _SHORTEST_NS
         while least < wanted:
             least *= 2
         return least

@@ -188,6 +188,10 @@ def test_a_step_of_service_time_moves_no_knee() -> None:
     assert backend.limits[-1] == pytest.approx(before, abs=6)
 
 
+def test_a_first_limit_that_is_far_too_low_refuses_callers_for_less_than_half_a_second() -> None:
+    assert Backend(Knee(initial=20), workers=100).serve(0.4, callers=50) > 50
+
+
 def test_it_grows_only_while_it_is_in_use() -> None:
     backend = Backend(Knee(initial=20), workers=1000)
     assert backend.serve(30, callers=15) == 20
