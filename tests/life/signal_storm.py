@@ -139,7 +139,7 @@ def _spends(call: Callable[[RateLimiter], object]) -> Kind:
         for each in threads:
             each.join(1.0)
         ended = not any(each.is_alive() for each in threads)
-        return ended and not queue._waiting and not queue._leading and not limiter.statistics().waiting
+        return ended and not queue._waiting and queue._leader is None and not limiter.statistics().waiting
 
     return lambda: call(limiter), rests
 

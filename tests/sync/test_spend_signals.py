@@ -11,10 +11,8 @@ from batchlimit.batching import FixedBatch
 from tests.depth import depth
 from tests.opcodes import Signals
 from tests.sync.stage import DEADLINE, Gate, nothing, start, until
-from tests.sync.test_spends import Till, one_at_once, queue_of
+from tests.sync.test_spends import Till, queue_of
 
-__all__ = ["one_at_once"]
-pytestmark = pytest.mark.usefixtures("one_at_once")
 TEN = Quota(0.001, 10)
 AGAIN = 60
 """Places within which a second signal comes: so many has what an interrupted call does to leave."""
@@ -48,7 +46,7 @@ def led_amid(signals: Signals, keys: list[str]) -> None:
         lead(limiter, till, lambda: signals.run(partial(limiter.decide_all, dict.fromkeys(keys, 1))))
         where = " and ".join(signals.raised)
         queue = queue_of(limiter)
-        until(lambda: not queue._leading)  # the background thread may be about to end it
+        until(lambda: queue._leader is None)  # the background thread may be about to end it
         assert (list(queue._waiting), queue._inside) == ([], set()), f"one is left since {where}"
         assert limiter.statistics().waiting == 0, f"a ghost waits since {where}"
 

@@ -24,7 +24,7 @@ from tests.servers import Server
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, away, nothing, said, start, until
 
 TEN = Quota(0.001, 10)
-pytestmark = pytest.mark.usefixtures("without_refresher", "one_at_once")
+pytestmark = pytest.mark.usefixtures("without_refresher")
 
 
 class Till(MemoryStore):
@@ -60,12 +60,6 @@ def till(clock: Clock) -> Till:
 def limiter(till: Till, clock: Clock) -> Iterator[RateLimiter]:
     with RateLimiter(till, TEN, sizer=FixedBatch(1), clock=clock) as limiter:
         yield limiter
-
-
-@pytest.fixture
-def one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only one call is under way, so that all others wait for it."""
-    monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 1)
 
 
 def queue_of(limiter: RateLimiter) -> Spends:
@@ -123,29 +117,6 @@ def test_who_come_while_one_asks_go_in_one_call(limiter: RateLimiter, till: Till
     assert all(each.result(DEADLINE) for each in [first, *rest])
     assert till.calls == [[["first"]], [["a"], ["b"], ["c"], ["d"], ["e"]]]
     assert limiter.statistics().admitted == 6
-
-
-def led_by_two(limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch, others: str) -> tuple[Any, ...]:
-    """Have two calls under way at two gates, and others wait; return what `led` does after the first gate and call."""
-    monkeypatch.setattr(spends_of_threads, "_AT_ONCE", 2)
-    one = till.before = Gate()
-    first = start(lambda: limiter.try_acquire("first"))
-    one.await_someone()
-    return one, first, *led(limiter, till, each_of(limiter, others))
-
-
-def test_two_calls_are_under_way_and_all_others_wait_for_one_of_them(
-    limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server runs one while this process takes in the answer to the other."""
-    one, first, gate, second, rest = led_by_two(limiter, till, monkeypatch, "abc")
-    one.open()
-    assert all(each.result(DEADLINE) for each in [first, *rest])
-    assert till.calls[2:] == [[["a"], ["b"], ["c"]]]
-    assert not second.done()
-    gate.open()
-    assert second.result(DEADLINE)
-    assert not queue_of(limiter)._leading
 
 
 def test_a_thread_that_wakes_late_gives_back_what_was_charged_and_asks_again(
@@ -357,7 +328,7 @@ def test_a_leader_that_stops_for_long_is_replaced(limiter: RateLimiter, till: Ti
     gate.open()
     assert first.result(DEADLINE)
     queue = queue_of(limiter)
-    assert not queue._leading
+    assert queue._leader is None
     assert not queue._waiting
     assert limiter.try_acquire("third")
 
@@ -369,12 +340,12 @@ def test_one_that_woke_too_early_and_is_answered_leaves_the_queue(limiter: RateL
     till.before = second
     gate.open()
     second.await_someone()
-    (leader,) = queue._leading
-    leader.others[0].wake()
+    assert queue._leader is not None
+    queue._leader.others[0].wake()
     until(lambda: len(queue._waiting) == 1)
     second.open()
     assert all(each.result(DEADLINE) for each in (first, *rest))
-    assert not queue._leading
+    assert queue._leader is None
     assert not queue._waiting
     assert len(till.calls) == 2
 
@@ -382,13 +353,14 @@ def test_one_that_woke_too_early_and_is_answered_leaves_the_queue(limiter: RateL
 def test_one_that_is_answered_just_as_it_is_to_lead_hands_on_the_lead(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else one of the two leads is nobody's, until it would have taken too long."""
-    one, first, gate, second, rest = led_by_two(limiter, till, monkeypatch, "ab")
-    third, awake, queue, sleep = Gate(), Gate(), queue_of(limiter), _Place.sleep
-    till.before = third
-    one.open()
-    third.await_someone()
-    (answered,) = [each for leader in queue._leading for each in leader.others]
+    """Else the lead is nobody's, until it would have taken too long."""
+    gate, first, rest = led(limiter, till, each_of(limiter, "ab"))
+    second, third, awake, queue, sleep = Gate(), Gate(), Gate(), queue_of(limiter), _Place.sleep
+    till.before = second
+    gate.open()
+    second.await_someone()
+    assert queue._leader is not None
+    (answered,) = queue._leader.others
 
     def long(place: _Place, seconds: float) -> None:
         sleep(place, seconds)
@@ -396,16 +368,22 @@ def test_one_that_is_answered_just_as_it_is_to_lead_hands_on_the_lead(
             awake()
 
     monkeypatch.setattr(_Place, "sleep", long)
+    queue._leads_until, till.before = 0.0, third  # who leads has taken too long
+    rest.append(start(lambda: limiter.try_acquire("c")))
+    third.await_someone()
+    till.before = nothing
     answered.wake()
     until(lambda: len(queue._waiting) == 1)
-    gate.open()
-    awake.await_someone()
+    last = start(lambda: limiter.try_acquire("d"))
+    until(lambda: len(queue._waiting) == 2)
     third.open()
-    assert rest[0].result(DEADLINE)
+    awake.await_someone()
+    second.open()
+    assert last.result(DEADLINE)
     awake.open()
-    assert all(each.result(DEADLINE) for each in (first, second, *rest))
-    assert not queue._leading
-    assert till.calls[2:] == [[["a"], ["b"]]]
+    assert all(each.result(DEADLINE) for each in (first, *rest))
+    assert queue._leader is None
+    assert till.calls[1:] == [[["a"], ["b"]], [["c"]], [["d"]]]
 
 
 def test_one_that_is_answered_before_it_can_lead_does_not_ask_again(
@@ -431,8 +409,8 @@ def test_one_that_is_answered_before_it_can_lead_does_not_ask_again(
     till.before = second
     gate.open()
     second.await_someone()
-    (leader,) = queue._leading
-    whom += leader.others
+    assert queue._leader is not None
+    whom += queue._leader.others
     whom[0].wake()
     hold.await_someone()
     second.open()
@@ -456,7 +434,7 @@ def test_impatient_threads_all_have_their_answer_and_leave_an_empty_queue(
 
         jobs = [start(lambda name=name: work(name)) for name in range(8)]  # type: ignore[misc]
         assert [each.result(DEADLINE) for each in jobs] == [50] * 8
-        assert not queue._leading
+        assert queue._leader is None
         assert not queue._waiting
         assert limiter.statistics().admitted == 400
 
