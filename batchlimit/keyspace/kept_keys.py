@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from batchlimit.reservoir.bucket_view import KeySnapshot
@@ -51,28 +51,31 @@ class DormantKeys:
     def __init__(self, idle_after: float, most: int) -> None:
         """`most` bounds the keys in memory, those in use included; `idle_after` is in seconds."""
         self._idle_after, self._most, self._room = idle_after, most, max(1, most // _SHELVES)
-        self._shelves: tuple[Shelf, ...] = ()  # the newest is first
+        self._shelves: tuple[Shelf, ...] = (Shelf(-math.inf),)  # the newest is first
         self._at_most = 0  # no fewer than there are; counted anew with each shelf
 
     def __len__(self) -> int:
         # Not a counter: an interrupt between a change and its count would leave it wrong for ever.
         return sum([len(shelf.snapshots) for shelf in self._shelves])
 
-    def put(self, key: str, snapshot: KeySnapshot, now: float) -> None:
+    def put(self, key: str, snapshot: KeySnapshot, now: float, in_use: int = 0) -> None:
         """Keep the snapshot of a key that has none here, unless the key is idle by now."""
-        self.keep({key: snapshot.pack()}, snapshot.used, now)
+        self.keep({key: snapshot.pack()}, snapshot.used, now, in_use)
 
-    def keep(self, packed: Mapping[str, bytes], used: float, now: float) -> float:
-        """As `put`, for snapshots that are packed, of keys that were last `used` together.
+    def keep(self, packed: dict[str, bytes], used: float, now: float, in_use: int = 0) -> float:
+        """As `put`, for snapshots that are packed, of keys last `used` together; make room beside so many in use.
 
         Returns:
             The instant at which to come and forget them; inf: no need, somebody comes for others of their shelf.
         """
         if (idle_at := used + self._idle_after) <= now or not packed:
             return math.inf
-        if not self._shelves or now > self._shelves[0].until or len(self._shelves[0].snapshots) >= self._room:
-            self._begin_shelf(now)
+        if self._at_most + in_use + len(packed) > self._most:
+            packed = dict(list(packed.items())[-max(1, self._most - in_use) :])
+            self.make_room(in_use, len(packed))
         shelf = self._shelves[0]
+        if now > shelf.until or len(shelf.snapshots) >= self._room:
+            shelf = self._begin_shelf(now)
         is_first = not shelf.snapshots
         self._at_most += len(packed)
         shelf.snapshots.update(packed)
@@ -114,12 +117,14 @@ class DormantKeys:
 
     def clear(self) -> None:
         """Forget all keys."""
-        self._shelves = ()
+        self._shelves = (Shelf(-math.inf),)
 
-    def _begin_shelf(self, now: float) -> None:
+    def _begin_shelf(self, now: float) -> Shelf:
+        """Return another shelf, if there may be one more; else the newest."""
         if len(self._shelves) < _MOST_SHELVES:
             self._shelves = Shelf(now + self._idle_after / _SHELVES), *self._shelves
             self._at_most = len(self)
+        return self._shelves[0]
 
     def _drop_one(self) -> None:
         if (oldest := self._oldest()) is not None:
@@ -127,9 +132,9 @@ class DormantKeys:
 
     def _oldest(self) -> Shelf | None:
         """Return the first shelf that is not empty, if there is one."""
-        while self._shelves and not self._shelves[-1].snapshots:
+        while len(self._shelves) > 1 and not self._shelves[-1].snapshots:
             self._shelves = self._shelves[:-1]
-        return self._shelves[-1] if self._shelves else None
+        return self._shelves[-1] if self._shelves[-1].snapshots else None
 
 
 class Evictable(Protocol):

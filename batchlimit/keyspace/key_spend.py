@@ -8,6 +8,7 @@ Then no token is left here after the answer, and only a snapshot is kept.
 import math
 from collections.abc import Sequence
 from operator import attrgetter
+from weakref import ref
 
 from batchlimit.base.decision import Decision
 from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
@@ -44,8 +45,10 @@ class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
     __slots__ = (
-        "__weakref__", "code", "demand", "epoch", "key", "message", "place", "sent", "snapshot", "spent",
+        "__weakref__", "code", "demand", "epoch", "key", "me", "message", "place", "sent", "snapshot", "spent",
     )  # fmt: skip
+    me: "ref[KeySpend]"
+    """Belongs to Spending: what it knows a spend by whose answer is awaited."""
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
 

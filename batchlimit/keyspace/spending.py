@@ -19,7 +19,7 @@ from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
 from batchlimit.reservoir.options import Instance, Options
-from batchlimit.reservoir.sizing import Demand, TimeBatch, Usage, wanted
+from batchlimit.reservoir.sizing import KERNEL, Demand, TimeBatch, Usage, wanted
 from batchlimit.reservoir.waiter import Fetch
 
 E = TypeVar("E")
@@ -42,6 +42,7 @@ class Spending(Generic[E]):
         "_instance",
         "_needs_demand",
         "_options",
+        "_rules",
         "_settled",
         "code",
         "patience",
@@ -65,7 +66,7 @@ class Spending(Generic[E]):
         """
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
         self._clock, self._settled, self.code = clock, settled, code
-        self._counts_at = -math.inf
+        self._rules, self._counts_at = instance.rules, -math.inf
         self._needs_demand = type(options.sizer) is TimeBatch  # the usual sizer wants nothing of a demand of 0
         self.patience = max(_WAITING, 2 * options.deadline)
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
@@ -81,7 +82,7 @@ class Spending(Generic[E]):
     @property
     def looks(self) -> bool:
         """Whether an answer is to tell the revision of the overrides."""
-        return self._clock() >= self._instance.rules.looks_at
+        return self._clock() >= self._rules.looks_at
 
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
@@ -102,7 +103,7 @@ class Spending(Generic[E]):
         name, place = names_of(key)
         if place in self._entries:
             return None
-        code, rules = self.code, self._instance.rules.in_force
+        code, rules = self.code, self._rules.in_force
         now = self._clock()  # after the code was read: no code is from later than that
         quota = own = code.quota(key)
         if rules.overrides.by_name or not code.is_enforced:
@@ -112,16 +113,13 @@ class Spending(Generic[E]):
             quota = rule.quota
         if cost.__class__ is not int or not 0 < cost <= quota.largest_cost:
             return None
-        snapshot, before = self._dormant.take(place), self._in_flight.get(place)
-        if before is not None and (last := before()) is not None:
-            demand = last.demand
-        else:
-            demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
-        if (snapshot or demand.rate or not self._needs_demand) and self._leases(quota, cost, demand, snapshot, now):
-            if snapshot is not None:
-                self._dormant.put(place, snapshot, now)
+        snapshot = self._dormant.take(place)
+        if snapshot is None and place not in self._in_flight and self._needs_demand:
+            demand = Demand(now, cost / KERNEL)  # nobody has asked yet
+        elif (known := self._demand(place, quota, cost, snapshot, now)) is None:
             return None
-        demand.observe(cost, now)
+        else:
+            demand = known
         epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
         if snapshot is not None and (
             epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
@@ -130,8 +128,22 @@ class Spending(Generic[E]):
         rank = code.rank
         message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
         begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
-        self._in_flight[place] = ref(begun)
+        self._in_flight[place] = begun.me = ref(begun)
         return begun
+
+    def _demand(self, place: str, quota: Quota, cost: int, snapshot: KeySnapshot | None, now: float) -> Demand | None:
+        """Return the demand of a key, this call included; None: it leases, and what is known of it is known on."""
+        before = self._in_flight.get(place)
+        if before is not None and (last := before()) is not None:
+            demand = last.demand
+        else:
+            demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
+        if self._leases(quota, cost, demand, snapshot, now):
+            if snapshot is not None:
+                self._dormant.put(place, snapshot, now)
+            return None
+        demand.observe(cost, now)
+        return demand
 
     def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, kept: dict[str, bytes]) -> Outcome:
         """Take in what became of the spends of one call, and return it; None: it came too late to be of use.
@@ -175,10 +187,7 @@ class Spending(Generic[E]):
             self._counts_at = now + _COUNTED
         if not used.keys().isdisjoint(kept):
             kept = {place: packed for place, packed in kept.items() if place not in used}
-        if len(kept) > (room := max(1, self._options.max_keys - len(used))):
-            kept = dict(list(kept.items())[-room:])
-        self._dormant.make_room(len(used), len(kept))
-        return self._dormant.keep(kept, now, now)
+        return self._dormant.keep(kept, now, now, len(used))
 
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that nothing was charged, or that nobody knows: what was known of the keys is known on."""
@@ -186,8 +195,7 @@ class Spending(Generic[E]):
             self._answered(each)
             if each.snapshot is not None and each.place not in self._entries:
                 now, newer = self._clock(), self._dormant.take(each.place)
-                self._dormant.make_room(len(self._entries))
-                self._dormant.put(each.place, newer or each.snapshot, now)
+                self._dormant.put(each.place, newer or each.snapshot, now, len(self._entries))
 
     def clear(self) -> None:
         """Take note that no answer is to come to any."""
@@ -196,14 +204,14 @@ class Spending(Generic[E]):
     def hear(self, rules: int) -> None:
         """Take in the revision of the overrides that an answer told; -1: it told none."""
         if rules >= 0:
-            self._instance.rules.hear(rules, self._clock())
+            self._rules.hear(rules, self._clock())
 
     def fetch(self, spend: KeySpend) -> Fetch:
         """Return the ask that the entry of its key would have sent in its place."""
         return spend.fetch(self._instance.name, next(self._instance.numbers))
 
     def _answered(self, spend: KeySpend) -> None:
-        if (last := self._in_flight.get(spend.place)) is not None and last() is spend:
+        if self._in_flight.get(spend.place) is spend.me:
             del self._in_flight[spend.place]
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from batchlimit.quota.quota import Quota
 
-_KERNEL = 0.25
+KERNEL = 0.25
 """Seconds over which demand is smoothed: long enough for a steady batch, short enough to follow a burst."""
 
 
@@ -23,19 +23,19 @@ class Demand:
 
     def left(self, now: float) -> float:
         """Return what it is by now if nobody asked since the last observation."""
-        return self.rate * math.exp(min(0.0, self.at - now) / _KERNEL)
+        return self.rate * math.exp(min(0.0, self.at - now) / KERNEL)
 
     def is_repeated(self, cost: int) -> bool:
         """Whether more was asked for lately than by one call of this cost."""
-        return self.rate * _KERNEL > cost
+        return self.rate * KERNEL > cost
 
     def observe(self, tokens: int, now: float) -> None:
         """Count `tokens` asked for since the last observation; negative when callers have left the queue."""
         elapsed = now - self.at
         if elapsed <= 0.0:
-            self.rate = max(0.0, self.rate + tokens / _KERNEL)
+            self.rate = max(0.0, self.rate + tokens / KERNEL)
             return
-        keep = math.exp(-elapsed / _KERNEL)
+        keep = math.exp(-elapsed / KERNEL)
         self.rate = max(0.0, self.rate * keep + (1.0 - keep) * tokens / elapsed)
         self.at = now
 

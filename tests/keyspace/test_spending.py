@@ -440,7 +440,7 @@ def test_a_call_that_is_gone_or_that_nobody_will_answer_is_not_in_flight() -> No
 
 def test_the_revision_of_the_overrides_is_asked_for_from_its_instant_on_and_also_none_is_heard_of() -> None:
     keys, heard = Keys(), list[tuple[int, float]]()
-    keys.spending._instance = replace(keys.instance, rules=(rules := Heard(heard)))
+    keys.spending._rules = rules = Heard(heard)
     for seconds, looks in (-0.001, False), (0.0, True), (0.001, True):
         keys.clock.now = rules.looks_at + seconds
         assert keys.spending.looks is looks
