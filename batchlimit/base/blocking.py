@@ -5,6 +5,7 @@ Signal handlers and destructors interrupt their own thread: they must not wait f
 
 import sys
 import threading
+from collections.abc import Callable
 from time import sleep
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -89,6 +90,7 @@ _MESSAGE = (
     "use an AsyncRateLimiter, or call it in a thread"
 )
 _warned = False
+_ask: "Callable[[], asyncio.AbstractEventLoop | None] | None" = None
 
 
 def warn_in_loop() -> None:
@@ -102,9 +104,10 @@ def warn_in_loop() -> None:
 def _running_loop() -> "asyncio.AbstractEventLoop | None":
     """Return the loop that runs in this thread; None also if nobody has imported asyncio."""
     # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
-    ask = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)  # None while another thread imports it
-    loop: asyncio.AbstractEventLoop | None = ask() if ask else None
-    return loop
+    global _ask  # noqa: PLW0603  found once
+    if _ask is None:
+        _ask = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)  # None while a thread imports it
+    return _ask() if _ask else None
 
 
 _MOMENT = 1e-4

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.base.decision import Decision
@@ -26,6 +27,7 @@ from batchlimit.sync.waiting_thread import WaitingThread
 
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
+_MESSAGE = attrgetter("message")
 _PATIENCE = 2.0
 """Seconds, beside two deadlines. A thread that leads for longer may have been interrupted, so another one leads too."""
 
@@ -33,14 +35,14 @@ _PATIENCE = 2.0
 class _Place:
     """One thread's place: it waits for another one's call, or leads; then `others` wait for it."""
 
-    __slots__ = ("begun", "is_late", "is_told", "others", "outcome", "woken")
+    begun: Sequence[KeySpend] = ()
+    outcome: Outcome = None
+    is_told = is_late = False  # late: it was charged, but the answer is of no use any more
+    others: "Sequence[_Place]" = ()
+    woken: "threading.Lock | None" = None  # held from when it waits until it is woken; None: it never had to
 
     def __init__(self) -> None:
-        self.begun: Sequence[KeySpend] = ()
-        self.outcome: Outcome = None
-        self.is_told = self.is_late = False  # late: it was charged, but the answer is of no use any more
-        self.others: list[_Place] = []
-        self.woken: threading.Lock | None = None  # held from when it waits until it is woken; None: it never had to
+        self.thread = threading.get_ident()
 
     def line_up(self) -> None:
         """Be about to wait."""
@@ -91,23 +93,25 @@ class Spends:
         self._spending, self._lock, self._store, self._clock = spending, lock, store, clock
         self._find, self._check_open, self._idle, self._finish = find, check_open, idle, finish
         self._patience = _PATIENCE + 2 * store.deadline
-        self._inside: set[int] = set()  # threads; one that was interrupted may stay there, and asks by itself
+        self._inside: set[int] = set()  # threads that wait; one that was interrupted may stay there, and asks by itself
         self._waiting: OrderedDict[_Place, None] = OrderedDict()
         self._leader: _Place | None = None
         self._leads_until = 0.0  # by time.monotonic()
 
     def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if (place := self._spend({check_key(key): cost})) is None or place.outcome is None:
+        if not self._store.spends or (place := self._spend({check_key(key): cost})).outcome is None:
             return None
         spend = place.begun[0]
         return spend if spend.spent.is_charged else self._in_vain(spend, place.outcome, until, priority)
 
     def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
+        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
+            return None
         for key in costs:
             check_key(key)
-        if (place := self._spend(costs)) is None or not isinstance(place.outcome, tuple):
+        if not isinstance((place := self._spend(costs)).outcome, tuple):
             return None
         if is_charged(place.outcome):
             return {each.key: each.decision() for each in place.begun}
@@ -120,10 +124,8 @@ class Spends:
         for key, cost in costs.items():
             store_calls.refund(self._find(key), cost)
 
-    def _spend(self, costs: Mapping[str, int]) -> _Place | None:
-        """Spend at checked keys; return what came of it. None: a key needs its entry."""
-        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
-            return None
+    def _spend(self, costs: Mapping[str, int]) -> _Place:
+        """Spend at checked keys; return what came of it, which is nothing where a key needs its entry."""
         if isinstance(quota := self._spending.code.quota, Constant):
             for key in costs:
                 quota(key)  # without the lock: a function of the user's own, whose answer is kept
@@ -150,17 +152,13 @@ class Spends:
 
     def _send(self, place: _Place, costs: Mapping[str, int]) -> None:
         """Begin, unless a key needs its entry, and lead or wait until all is settled."""
-        me = threading.get_ident()
-        is_alone = me in self._inside or not self._store.spends_together
         try:
-            if not is_alone:
-                self._inside.add(me)
             with not_reentered(self._lock):
                 self._check_open()
                 if (begun := self._spending.begin(costs)) is None:
                     return
                 place.begun = begun
-                leads = is_alone or self._leads(place)
+                leads = place.thread in self._inside or not self._store.spends_together or self._leads(place)
             while not leads:
                 place.sleep(self._patience)
                 if place.is_told:
@@ -170,20 +168,21 @@ class Spends:
             else:
                 self._lead(place)
         finally:
-            if not is_alone:
-                self._inside.discard(me)
+            if place.woken is not None:
+                self._inside.discard(place.thread)
 
     def _leads(self, place: _Place) -> bool:
         """Whether it is this one's turn, with the first of all who wait; else it waits too. Requires the lock."""
-        now, waiting = time.monotonic(), self._waiting
-        if self._leader not in (None, place) and now < self._leads_until:
+        leader, waiting, now = self._leader, self._waiting, time.monotonic()
+        if leader is not None and leader.thread != place.thread and now < self._leads_until:
             place.line_up()
+            self._inside.add(place.thread)
             waiting[place] = None
             return False
         self._leader, self._leads_until = place, now + self._patience
         if waiting:
             waiting.pop(place, None)
-            buckets = len(place.begun)
+            place.others, buckets = [], len(place.begun)
             while waiting and (buckets := buckets + len((first := next(iter(waiting))).begun)) <= _MOST:
                 place.others.append(first)
                 del waiting[first]
@@ -192,7 +191,7 @@ class Spends:
     def _lead(self, place: _Place) -> None:
         """Ask for all whom it leads, settle what came of it, and wake them."""
         asked = (place, *place.others)
-        groups = [[spend.message for spend in each.begun] for each in asked]
+        groups = [list(map(_MESSAGE, each.begun)) for each in asked]
         try:
             reply = self._store.spend(groups, self._spending.looks)
         except StoreUnavailable as error:

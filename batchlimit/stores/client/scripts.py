@@ -138,7 +138,8 @@ class ServerClocks:
     def hear(self, server: str, clock: float, sent: float = -math.inf) -> None:
         """Take in what a server's clock showed when it answered a call that was `sent` then, by time.monotonic()."""
         least, most = clock - time.monotonic() * _SECOND, clock - sent * _SECOND
-        self._ahead[server] = max(least, min(self._ahead.get(server, most), most))
+        if not least <= self._ahead.get(server, math.inf) <= most:
+            self._ahead[server] = max(least, min(self._ahead.get(server, most), most))
 
     def is_late(self, server: str, reply: object) -> bool:
         """Whether a take did nothing, by what was known of its server's clock; from now on that is known better."""
