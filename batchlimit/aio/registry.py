@@ -56,15 +56,7 @@ class Registry(BaseRegistry):
         """Become an instance: one that the store has never heard of, on no loop."""
         self._keyspace = self._new_keyspace(self._make, lambda entry: self._plan())
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
-        self.spends = Spends(
-            self._keyspace.spending,
-            self.store,
-            self.clock,
-            find=self.live_entry,
-            check_open=self.check_open,
-            idle=self._come_at,
-            start=self._start,
-        )
+        self.spends = Spends(self, self._keyspace.spending, self._come_at, self._start)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self.loop: asyncio.AbstractEventLoop | None = None
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by

@@ -10,10 +10,9 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import Context
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchlimit.aio import store_calls
-from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
@@ -25,6 +24,9 @@ from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
+
+if TYPE_CHECKING:
+    from batchlimit.aio.registry import Registry
 
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Call = tuple[Sequence[KeySpend], "asyncio.Future[Outcome]"]
@@ -39,22 +41,11 @@ class Spends:
     """Spends for the callers of one limiter; what cannot be done so is for an entry of the key."""
 
     def __init__(
-        self,
-        spending: Spending[KeyEntry],
-        store: GuardedStore,
-        clock: Callable[[], float],
-        *,
-        find: Callable[[str], KeyEntry],
-        check_open: Callable[[], None],
-        idle: Callable[[float], None],
-        start: Start,
+        self, registry: "Registry", spending: Spending[KeyEntry], idle: Callable[[float], None], start: Start
     ) -> None:
-        """`find` brings a key into use, or raises LimiterClosed, as `check_open` does; `start` starts a task.
-
-        `idle` is called with the instant at which to forget a key (inf: no need).
-        """
-        self._spending, self._store, self._clock = spending, store, clock
-        self._find, self._check_open, self._idle, self._start = find, check_open, idle, start
+        """`idle` is called with the instant at which to forget a key (inf: no need); `start` starts a task."""
+        self._registry, self._spending, self._idle, self._start = registry, spending, idle, start
+        self._store, self._clock = registry.store, registry.clock
         self.clear()
 
     def clear(self) -> None:
@@ -68,7 +59,7 @@ class Spends:
         if not self._store.spends:
             return None
         check_key(key)
-        self._check_open()
+        self._registry.check_open()
         if (spend := self._spending.begin_one(key, cost)) is None or (outcome := await self._spend([spend])) is None:
             return None
         return spend if spend.spent.is_charged else await self._in_vain(spend, outcome, until, priority)
@@ -79,7 +70,7 @@ class Spends:
             return None
         for key in costs:
             check_key(key)
-        self._check_open()
+        self._registry.check_open()
         begun = self._spending.begin(costs)
         if begun is None or not isinstance(outcome := await self._spend(begun), tuple):
             return None
@@ -92,7 +83,7 @@ class Spends:
     def refund(self, costs: Mapping[str, int]) -> None:
         """Take back what was charged, too late to be of use."""
         for key, cost in costs.items():
-            store_calls.refund(self._find(key), cost)
+            store_calls.refund(self._registry.live_entry(key), cost)
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store at the end of this turn of the loop, and return what it says."""
@@ -110,7 +101,7 @@ class Spends:
                 if not call[1].cancel() and not call[1].cancelled():  # it came before its caller could wake
                     self._undo(begun, call[1].result())
             raise
-        self._check_open()  # whoever closes the limiter meanwhile fails its callers
+        self._registry.check_open()  # whoever closes the limiter meanwhile fails its callers
         return outcome
 
     def _flush(self) -> None:
@@ -200,7 +191,7 @@ class Spends:
         self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1
     ) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
-        entry, fetch = self._find(spend.key), self._spending.fetch(spend)
+        entry, fetch = self._registry.live_entry(spend.key), self._spending.fetch(spend)
         if (caller := entry.adopt(fetch, spend.message.cost, until, priority)) is None:
             return None
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())

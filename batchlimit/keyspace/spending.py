@@ -34,19 +34,9 @@ class Spending(Generic[E]):
     """Begins and settles the spends of one limiter. A keyspace has one of these."""
 
     __slots__ = (
-        "_clock",
-        "_counts_at",
-        "_dormant",
-        "_entries",
-        "_in_flight",
-        "_instance",
-        "_needs_demand",
-        "_options",
-        "_rules",
-        "_settled",
-        "code",
-        "patience",
-    )
+        "_clock", "_counts_at", "_dormant", "_entries", "_in_flight", "_instance", "_needs_demand", "_options",
+        "_rules", "_settled", "code", "patience",
+    )  # fmt: skip
 
     def __init__(
         self,

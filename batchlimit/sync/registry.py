@@ -65,16 +65,7 @@ class Registry(BaseRegistry):
         self._watch = self._refresher.watch  # one bound method for all keys
         self.finish = self._refresher.finish
         self._keyspace = self._new_keyspace(self._make, self._refresher.forget)
-        self.spends = Spends(
-            self._keyspace.spending,
-            self._lock,
-            self.store,
-            self.clock,
-            find=self.live_entry,
-            check_open=self.check_open,
-            idle=self._refresher.come_by,
-            finish=self.finish,
-        )
+        self.spends = Spends(self, self._keyspace.spending, self._lock, self._refresher.come_by)
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry, which may have retired; make it if there is none. LimiterClosed after close()."""

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.base.decision import Decision
@@ -21,9 +22,11 @@ from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import Constant
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import key_entry, store_calls
-from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.waiting_thread import WaitingThread
+
+if TYPE_CHECKING:
+    from batchlimit.sync.registry import Registry
 
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
@@ -74,25 +77,15 @@ class Spends:
     """
 
     def __init__(
-        self,
-        spending: Spending[KeyEntry],
-        lock: OwnLock,
-        store: GuardedStore,
-        clock: Callable[[], float],
-        *,
-        find: Callable[[str], KeyEntry],
-        check_open: Callable[[], None],
-        idle: Callable[[float], None],
-        finish: Callable[[Callable[[], object]], object],
+        self, registry: "Registry", spending: Spending[KeyEntry], lock: OwnLock, idle: Callable[[float], None]
     ) -> None:
-        """`find` brings a key into use, or raises LimiterClosed, as `check_open` does; see KeyEntry for `finish`.
+        """The `lock` is held to begin, to settle, and to touch who waits and who leads.
 
-        The `lock` is held to begin, to settle, and to touch who waits and who leads. `idle` is called with the instant
-        at which to forget a key (inf: no need).
+        `idle` is called with the instant at which to forget a key (inf: no need).
         """
-        self._spending, self._lock, self._store, self._clock = spending, lock, store, clock
-        self._find, self._check_open, self._idle, self._finish = find, check_open, idle, finish
-        self._patience = _PATIENCE + 2 * store.deadline
+        self._registry, self._spending, self._lock, self._idle = registry, spending, lock, idle
+        self._store, self._clock = registry.store, registry.clock
+        self._patience = _PATIENCE + 2 * registry.store.deadline
         self._inside: set[int] = set()  # threads that wait; one that was interrupted may stay there, and asks by itself
         self._waiting: OrderedDict[_Place, None] = OrderedDict()
         self._leader: _Place | None = None
@@ -122,7 +115,7 @@ class Spends:
     def refund(self, costs: Mapping[str, int]) -> None:
         """Take back what was charged, too late to be of use."""
         for key, cost in costs.items():
-            store_calls.refund(self._find(key), cost)
+            store_calls.refund(self._registry.live_entry(key), cost)
 
     def _spend(self, costs: Mapping[str, int]) -> _Place:
         """Spend at checked keys; return what came of it, which is nothing where a key needs its entry."""
@@ -136,7 +129,7 @@ class Spends:
             self._send(place, costs)
         except BaseException:
             if place.begun:
-                self._finish(lambda: self._leave(place))
+                self._registry.finish(lambda: self._leave(place))
                 self._leave(place)
                 with not_reentered(self._lock):
                     self._spending.end(place.begun)
@@ -147,14 +140,14 @@ class Spends:
                     place.outcome, place.is_late = None, True
         if place.is_late:  # the caller asks again
             self.refund({each.key: each.message.cost for each in place.begun})
-        self._check_open()  # whoever closes the limiter meanwhile fails its callers
+        self._registry.check_open()  # whoever closes the limiter meanwhile fails its callers
         return place
 
     def _send(self, place: _Place, costs: Mapping[str, int]) -> None:
         """Begin, unless a key needs its entry, and lead or wait until all is settled."""
         try:
             with not_reentered(self._lock):
-                self._check_open()
+                self._registry.check_open()
                 if (begun := self._spending.begin(costs)) is None:
                     return
                 place.begun = begun
@@ -239,7 +232,7 @@ class Spends:
 
     def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
-        entry = self._find(spend.key)
+        entry = self._registry.live_entry(spend.key)
         caller = WaitingThread(entry, spend.message.cost, until, priority=priority)
         fetch = self._spending.fetch(spend)
         try:

@@ -157,7 +157,10 @@ class DirectTransport(ServerTransport):
 
     def _exchange(self, packed: bytes, answers: int) -> list[Any]:
         """Send packed commands on one connection, which any exception closes; return replies, errors among them."""
-        connection = self._take()
+        try:
+            connection = self._idle.pop() if self._pid == os.getpid() else self._make()
+        except IndexError:
+            connection = self._make()
         try:
             if isinstance(connection, Deadlined):
                 if connection.resp is None or not connection.resp.is_ready:  # lost while idle, or has something unread
@@ -192,16 +195,13 @@ class DirectTransport(ServerTransport):
         else:
             self._idle.append(connection)
 
-    def _take(self) -> Any:
+    def _make(self) -> Any:
         if os.getpid() != self._pid:  # forked without after_fork: the open connections are the parent's
             self.client.connection_pool.reset()
             self._pid, self._made, self._idle = os.getpid(), [], []
-        try:
-            return self._idle.pop()
-        except IndexError:
-            made = self.client.connection_pool.make_connection()
-            self._made.append(made)
-            return made
+        made = self.client.connection_pool.make_connection()
+        self._made.append(made)
+        return made
 
     def _connect(self, connection: Any) -> None:
         """Open a connection. A store that was closed, or is meanwhile, has none: nobody would close that one."""

@@ -213,7 +213,7 @@ def test_a_store_that_is_closed_amid_a_call_says_so(
 
 def test_a_connection_in_use_is_closed_by_its_user_so_that_no_other_file_gets_its_number(valkey: Server) -> None:
     transport: Any = RedisStore.from_url(valkey.url)._transport
-    used, idle = transport._take(), transport._take()
+    used, idle = transport._make(), transport._make()
     for each in (used, idle):
         each.connect()
     transport._put_back(idle)
