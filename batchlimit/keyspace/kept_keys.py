@@ -74,8 +74,10 @@ class DormantKeys:
             packed = dict(list(packed.items())[-max(1, self._most - in_use) :])
             self.make_room(in_use, len(packed))
         shelf = self._shelves[0]
-        if now > shelf.until or len(shelf.snapshots) >= self._room:
-            shelf = self._begin_shelf(now)
+        if (now > shelf.until or len(shelf.snapshots) >= self._room) and len(self._shelves) < _MOST_SHELVES:
+            shelf = Shelf(now + self._idle_after / _SHELVES)
+            self._shelves = shelf, *self._shelves
+            self._at_most = len(self)
         is_first = not shelf.snapshots
         self._at_most += len(packed)
         shelf.snapshots.update(packed)
@@ -118,13 +120,6 @@ class DormantKeys:
     def clear(self) -> None:
         """Forget all keys."""
         self._shelves = (Shelf(-math.inf),)
-
-    def _begin_shelf(self, now: float) -> Shelf:
-        """Return another shelf, if there may be one more; else the newest."""
-        if len(self._shelves) < _MOST_SHELVES:
-            self._shelves = Shelf(now + self._idle_after / _SHELVES), *self._shelves
-            self._at_most = len(self)
-        return self._shelves[0]
 
     def _drop_one(self) -> None:
         if (oldest := self._oldest()) is not None:
