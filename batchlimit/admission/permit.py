@@ -13,8 +13,8 @@ from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
-from batchlimit.events import log_event, named
 from batchlimit.quota.key import MOST_URGENT, Costs, check_costs
+from batchlimit.reservoir.estimate import not_refunded
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.shared.permit import BaseSharedPermit
 
@@ -72,12 +72,6 @@ def check_kind(name: str, limiter: object, kinds: tuple[type, ...]) -> None:
 def costs_of(rate: Rate, cost: int) -> dict[str, int]:
     """Return whole tokens by key."""
     return check_costs({rate: cost} if isinstance(rate, str) else rate)
-
-
-def not_refunded(key: str, tokens: int, error: Exception) -> None:
-    """Tell the log of tokens that could not be given back: the caller has an answer already."""
-    message = "%d tokens of %s were not refunded: %s"
-    log_event("tokens.not_refunded", message, tokens, named(key), error, key=key, tokens=tokens, reason=str(error))
 
 
 _NO_ROOM = ("limit", "partition")

@@ -13,7 +13,7 @@ from batchlimit.base.waiting import patience
 from batchlimit.concurrency.limiter import BaseLimiter
 from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.queue import GateWaiter
-from batchlimit.concurrency.waits import TaskWakeup
+from batchlimit.concurrency.waits import BlockTask, TaskWakeup
 
 _LEFT: asyncio.Future[None] = asyncio.Future(loop=cast(Any, SimpleNamespace(get_debug=lambda: False)))
 """What leaving a block awaits: one future for all, which is done, of no loop. A coroutine for each takes 60 ns more."""
@@ -43,17 +43,12 @@ class AsyncPermit(BasePermit):
         1
     """
 
-    __slots__ = ("_cancelled", "_cancels", "_loop", "_partition", "_task", "_timeout")
+    __slots__ = ("_block", "_partition", "_timeout")
 
     # How it is to be entered: set by `acquire`, for an __init__ of our own around the other takes 100 ns.
     _partition: str
     _timeout: float
-    # Set in a block that is sheddable: its task, the loop of that, how often others had cancelled the task before, and
-    # whether shedding did.
-    _task: asyncio.Task[Any] | None
-    _loop: asyncio.AbstractEventLoop
-    _cancels: int
-    _cancelled: bool
+    _block: BlockTask  # set in a block that is sheddable
 
     def __await__(self) -> Generator[Any, None, Self]:
         if self._state is not ASKED:
@@ -76,7 +71,7 @@ class AsyncPermit(BasePermit):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Awaitable[None]:
         # As __exit__, which takes 60 ns to call.
-        if self._sheddable and self._cancelled:
+        if self._sheddable and self._block.is_cancelled:
             self._end_shed(error)
         if error is None:
             self._locked_gate.leave(self, SUCCESS)
@@ -95,7 +90,7 @@ class AsyncPermit(BasePermit):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._sheddable and self._cancelled:
+        if self._sheddable and self._block.is_cancelled:
             self._end_shed(error)
         self._locked_gate.leave_by(self, error)
 
@@ -116,25 +111,20 @@ class AsyncPermit(BasePermit):
     # To be shed
 
     def _expose(self) -> None:
-        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
-        self._cancels, self._cancelled = self._task.cancelling() if self._task else 0, False
+        self._block = BlockTask()
         self._locked_gate.sheddable.add(self)
 
     def _give_up(self) -> None:
         """Cancel the task in the block of this permit, from any thread; RuntimeError if its loop is closed."""
-        self._loop.call_soon_threadsafe(self._cancel)
+        self._block.loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        # In the loop: the task stands at an await within the block, if the permit is held.
-        if self._state is HELD and self._task is not None:
-            self._cancelled = self._task.cancel(f"{self!r} was shed")
+        if self._state is HELD:
+            self._block.cancel(f"{self!r} was shed")
 
     def _end_shed(self, error: BaseException | None) -> None:
-        """Turn the cancellation by shedding into a refusal, unless somebody else wants the task cancelled too."""
-        if self._task is None or self._task is not asyncio.current_task():
-            return  # the block was handed on, by an exit stack or a generator, and what was cancelled is another's
-        others = self._task.uncancel() > self._cancels
-        if isinstance(error, asyncio.CancelledError) and not others:
+        """Turn the cancellation by shedding into a refusal."""
+        if self._block.ends_by(error):
             self.ignore()
             raise self._locked_gate.refusal("shed") from error
 

@@ -175,3 +175,28 @@ class TaskWakeup:
         """End the wait, in its loop; a second time it changes nothing."""
         if not self._future.done():
             self._future.set_result(None)
+
+
+class BlockTask:
+    """The task in an `async with` block. It may be cancelled there, by whoever turns that into another error."""
+
+    __slots__ = ("_cancels", "_task", "is_cancelled", "loop")
+
+    def __init__(self) -> None:
+        self._task, self.loop = asyncio.current_task(), asyncio.get_running_loop()
+        self._cancels = self._task.cancelling() if self._task else 0  # by others, before
+        self.is_cancelled = False
+
+    def cancel(self, why: str) -> None:
+        """Cancel it, in its loop: so it stands at an await within the block."""
+        if self._task is not None:
+            self.is_cancelled = self._task.cancel(why)
+
+    def ends_by(self, error: BaseException | None) -> bool:
+        """End the block; return whether this cancellation is why, unless somebody else wants the task cancelled too."""
+        if not self.is_cancelled or self._task is None or self._task is not asyncio.current_task():
+            return (
+                False  # the block was handed on, by an exit stack or a generator, and what was cancelled is another's
+            )
+        others = self._task.uncancel() > self._cancels
+        return isinstance(error, asyncio.CancelledError) and not others

@@ -66,8 +66,13 @@ class Estimate(Unique):
             try:
                 self._adjust(key, -cost)  # whose way to the store a cancelled task does not wait for
             except BatchLimitError as away:  # the block's own error is the one to be seen
-                told, message = (cost, named(key), away), "%d tokens of %s were not refunded: %s"
-                log_event("tokens.not_refunded", message, *told, key=key, tokens=cost, reason=str(away))
+                not_refunded(key, cost, away)
+
+
+def not_refunded(key: str, tokens: int, error: Exception) -> None:
+    """Tell the log of tokens that could not be given back: the caller has an answer already."""
+    message = "%d tokens of %s were not refunded: %s"
+    log_event("tokens.not_refunded", message, tokens, named(key), error, key=key, tokens=tokens, reason=str(error))
 
 
 def estimated(key: object, cost: object, on_error: OnError) -> dict[str, Any]:

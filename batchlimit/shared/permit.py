@@ -9,7 +9,7 @@ from weakref import ref
 
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import Unique
-from batchlimit.concurrency.waits import Slot, TaskWakeup, waits_of
+from batchlimit.concurrency.waits import BlockTask, Slot, TaskWakeup, waits_of
 from batchlimit.errors import PermitLost
 from batchlimit.shared.held_slots import Place
 
@@ -133,17 +133,14 @@ class AsyncSharedPermit(BaseSharedPermit):
         False
     """
 
-    __slots__ = (
-        "_cancelled", "_cancels", "_enters", "_loop", "_may_cancel", "_priority", "_slot", "_task", "_timeout",
-    )  # fmt: skip
+    __slots__ = ("_block", "_enters", "_may_cancel", "_priority", "_slot", "_timeout")
 
     def __init__(self, engine: "Engine", key: str, timeout: float, priority: int, may_cancel: bool) -> None:
         super().__init__(engine, key)
         self._timeout, self._priority, self._may_cancel = timeout, priority, may_cancel
-        self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._block: BlockTask | None = None
         self._slot: Slot = {}
-        self._cancelled, self._cancels, self._enters = False, 0, False
+        self._enters = False
 
     def __await__(self) -> Generator[Any, None, Self]:
         if self._place is not None:
@@ -167,12 +164,11 @@ class AsyncSharedPermit(BaseSharedPermit):
         if self._is_lost is not None:
             raise RuntimeError(f"{self!r} was released before")
         if self._may_cancel:
-            self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
-            self._cancels = self._task.cancelling() if self._task else 0
+            self._block = BlockTask()
             place, now = self._held, self._engine.clock()
             place.holder = ref(self)
             if place.is_lost(now):
-                self._loop.call_soon(self.settle)  # the block may end before a running task hears
+                self._block.loop.call_soon(self.settle)  # the block may end before a running task hears
             else:
                 self._watch(place.lease.until - now)
         return self
@@ -180,10 +176,8 @@ class AsyncSharedPermit(BaseSharedPermit):
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._slot.pop(self, None)
         self.release()
-        if self._cancelled and self._task is asyncio.current_task() and self._task is not None:
-            others = self._task.uncancel() > self._cancels
-            if isinstance(error, asyncio.CancelledError) and not others:
-                raise PermitLost(self.key, self.token) from error
+        if self._block is not None and self._block.ends_by(error):
+            raise PermitLost(self.key, self.token) from error
 
     def _watch(self, ns: float) -> None:
         """Have `settle` called when the lease would be over: blocks whose leases end together cost one timer."""
@@ -192,17 +186,17 @@ class AsyncSharedPermit(BaseSharedPermit):
 
     def hurry(self) -> None:
         """Look now, from any thread; if the loop is closed, nobody is in the block any more."""
-        if self._loop is not None:
+        if self._block is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self.settle)
+                self._block.loop.call_soon_threadsafe(self.settle)
 
     def settle(self) -> None:
         """Cancel the task if the permit is lost, else look again when its renewed lease would be over; in its loop."""
-        if self._is_lost is not None or self._cancelled or self._task is None:
+        if self._is_lost is not None or self._block is None or self._block.is_cancelled:
             return
         now = self._engine.clock()
         if self._held.is_lost(now):
-            self._cancelled = self._task.cancel(f"{self!r}")
+            self._block.cancel(f"{self!r}")
         else:
             self._slot.pop(self, None)
             self._watch(self._held.lease.until - now)
