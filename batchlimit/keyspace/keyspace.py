@@ -60,7 +60,7 @@ class Keyspace(Generic[E]):
         """
         self._entries, self._options, self._clock = entries, options, clock
         self._make, self._left, self._code = make, left, code
-        self._instance = Instance(instance, itertools.count(1), code.rank.since, rules=rules)
+        self._instance = Instance(instance, itertools.count(1), rules)
         self._cache: ClockCache[E] = ClockCache(options.max_keys)
         self.dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)

@@ -92,8 +92,6 @@ class Instance:
     name: str
     numbers: Iterator[int]
     """The next number of an Ask or GiveBack. One sequence serves all keys, so a key that comes back repeats none."""
-    since: float
-    """When the quotas of this instance were set (seconds, instance clock): of one rank the bucket obeys the younger."""
     rules: OverridesCache
     """The overrides that it knows."""
     count: InstanceCount = field(default_factory=InstanceCount)

@@ -107,22 +107,18 @@ class Reservoir:
 
     def __init__(
         self,
-        code: KeyRule | Quota,
+        rule: KeyRule,
         instance: Instance,
         options: Options,
         now: float,
         *,
+        rank: Rank,
         key: str = "",
         policy: FailurePolicy = CLOSED,
         snapshot: KeySnapshot | None = None,
-        rank: Rank | None = None,
     ) -> None:
-        """Begin with nothing leased; `code` and `policy` are the key's, and its last reservoir left the `snapshot`.
-
-        The `rank` is that of the code (default None: as old as the instance, of the limiter's revision).
-        """
-        rule, self._rules = KeyRule(code) if isinstance(code, Quota) else code, instance.rules
-        rank = rank or Rank(options.revision, instance.since)
+        """Begin with nothing leased. The code, of this `rank`, has `rule` and `policy` for the key."""
+        self._rules = instance.rules
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
         self.forecast, self.prefetch = forecast, prefetch = Forecast(state), Prefetch(state)

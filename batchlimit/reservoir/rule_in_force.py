@@ -36,10 +36,8 @@ class RuleInForce:
     def reconsider(self, now: float) -> None:
         """Go by the overrides that are known now. Tokens leased before go back with the next request, which is due."""
         state, in_force = self._state, self._rules.in_force
-        (own, mode, trial, state.weight, policy), state.edition = (
-            in_force.rule(state.key, self._code),
-            in_force.edition,
-        )
+        own, mode, trial, state.weight, policy = in_force.rule(state.key, self._code)
+        state.edition = in_force.edition
         if trial != (None if state.trial is None else state.trial.quota):  # what was counted stays
             state.count(now)
             state.trial = None if trial is None else Trial(trial, now)

@@ -1,10 +1,10 @@
 """How much to lease at a time: the demand of this process, smoothed, and the target that each sizer derives from it."""
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from batchlimit.base.setting import between
 from batchlimit.quota.quota import Quota
 
 KERNEL = 0.25
@@ -120,8 +120,8 @@ class TimeBatch:
 
     def __post_init__(self) -> None:
         """Say what is wrong, with its value; 0 leases only what callers wait for."""
-        _check("TimeBatch.seconds", self.seconds, 0.0)
-        _check("TimeBatch.plenty", self.plenty, 0.0)
+        between("TimeBatch.seconds", self.seconds, 0.0, math.inf, "[)")
+        between("TimeBatch.plenty", self.plenty, 0.0, math.inf, "[)")
 
     def want(self, usage: Usage) -> int:
         """Return the target, in whole tokens.
@@ -198,7 +198,7 @@ class FractionBatch:
 
     def __post_init__(self) -> None:
         """Say what is wrong, with its value."""
-        _check("FractionBatch.fraction", self.fraction, 0.0, 1.0)
+        between("FractionBatch.fraction", self.fraction, 0.0, 1.0, "[]")
 
     def want(self, usage: Usage) -> int:
         """Return the target, in whole tokens.
@@ -239,8 +239,8 @@ class GrowingBatch:
         """Say what is wrong, with its value."""
         if type(self.first) is not int or self.first < 1:
             raise ValueError(f"GrowingBatch.first must be a whole number of at least 1 token, not {self.first!r}")
-        _check("GrowingBatch.grow", self.grow, 1.0)
-        _check("GrowingBatch.shrink", self.shrink, 0.0, 1.0)
+        between("GrowingBatch.grow", self.grow, 1.0, math.inf, "[)")
+        between("GrowingBatch.shrink", self.shrink, 0.0, 1.0, "[]")
 
     def want(self, usage: Usage) -> int:
         """Return the target, in whole tokens.
@@ -256,14 +256,6 @@ class GrowingBatch:
         if usage.left:
             return max(1, math.floor(usage.last * self.shrink))
         return math.ceil(min(usage.last * self.grow, usage.quota.largest_cost))
-
-
-def _check(name: str, value: object, least: float, most: float = sys.float_info.max) -> None:
-    bounds = f"of at least {least:g}" if most > 1.0 else f"from {least:g} to {most:g}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number {bounds}, not {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} must be a finite number {bounds}, not {value!r}")
 
 
 _NUMBERS = (int, float)  # `int | float` would be made at every miss

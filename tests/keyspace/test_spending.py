@@ -18,7 +18,7 @@ from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
-from batchlimit.quota.overrides.override import Override
+from batchlimit.quota.overrides.override import KeyRule, Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, KeySnapshot
@@ -93,9 +93,9 @@ class Keys:
         usual: dict[str, Any] = {"sizer": FixedBatch(1), "revision": revision}
         made = Options(**(usual | options))
         self.dormant = DormantKeys(made.idle_after, made.max_keys)
-        self.instance = Instance("a", itertools.count(1), 0.0, NoRules())
+        self.instance = Instance("a", itertools.count(1), NoRules())
         if overrides:
-            self.instance = Instance("a", itertools.count(1), 0.0, rules=Told(*overrides))
+            self.instance = Instance("a", itertools.count(1), Told(*overrides))
         self.settled: list[tuple[Quota, int, bool]] = []
         self.spending: Spending[str] = Spending(
             self.entries,
@@ -348,7 +348,9 @@ def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> 
     keys.know()
     spend = keys.begun(30)
     keys.settle(spend, level=20.0, epoch=8, wait=0.1)
-    reservoir = Reservoir(HUNDRED, keys.instance, Options(), NOW + 0.1, snapshot=keys.known())
+    reservoir = Reservoir(
+        KeyRule(HUNDRED), keys.instance, Options(), NOW + 0.1, rank=Rank(0, NOW), snapshot=keys.known()
+    )
     waiter = Waiter(30, NO_WAIT, NOBODY)
     fetch = keys.spending.fetch(spend)
     assert fetch == Fetch(Ask("a", 1, 30, 30, 30, epoch=7, look=False), HUNDRED, NOW, 30, False)

@@ -5,7 +5,10 @@ from random import Random
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
+from batchlimit.quota.overrides.code import Rank
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer
@@ -24,9 +27,9 @@ class Alone:
         self.now = 1000.0
         self._quota, self.round_trip, self._chance = quota, round_trip, chance
         self._store = MemoryStore(clock=lambda: self.now + _TICK / 2)  # it cuts off what is smaller than one
-        self._instance = Instance("a", itertools.count(1), 0.0, NoRules())
+        self._instance = Instance("a", itertools.count(1), NoRules())
         self._options = Options(sizer=sizer)
-        self._reservoir = Reservoir(quota, self._instance, self._options, self.now)
+        self._reservoir = self._new(None)
 
     @property
     def owed(self) -> int:
@@ -88,10 +91,12 @@ class Alone:
 
     def _live(self) -> Reservoir:
         if (old := self._reservoir).state.is_retired:
-            self._reservoir = Reservoir(
-                self._quota, self._instance, self._options, self.now, snapshot=old.lifecycle.snapshot
-            )
+            self._reservoir = self._new(old.lifecycle.snapshot)
         return self._reservoir
+
+    def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
+        rule, rank = KeyRule(self._quota), Rank(0, 0.0)
+        return Reservoir(rule, self._instance, self._options, self.now, rank=rank, snapshot=snapshot)
 
     def _send(self, fetch: Fetch) -> None:
         self.now += self.round_trip / 2

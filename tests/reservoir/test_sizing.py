@@ -86,26 +86,26 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
 @pytest.mark.parametrize(
     ("kind", "arguments", "error", "message"),
     [
-        (TimeBatch, {"seconds": -1}, ValueError, "TimeBatch.seconds must be a finite number of at least 0, not -1"),
+        (TimeBatch, {"seconds": -1}, ValueError, "TimeBatch.seconds must be at least 0, not -1"),
         (
             TimeBatch,
             {"seconds": math.inf},
             ValueError,
-            "TimeBatch.seconds must be a finite number of at least 0, not inf",
+            "TimeBatch.seconds must be a finite number, not inf",
         ),
-        (TimeBatch, {"seconds": True}, TypeError, "TimeBatch.seconds must be a number of at least 0, not True"),
+        (TimeBatch, {"seconds": True}, TypeError, "TimeBatch.seconds must be a number, not True"),
         (
             TimeBatch,
             {"plenty": math.nan},
             ValueError,
-            "TimeBatch.plenty must be a finite number of at least 0, not nan",
+            "TimeBatch.plenty must be a finite number, not nan",
         ),
-        (FractionBatch, {"fraction": "x"}, TypeError, "FractionBatch.fraction must be a number from 0 to 1, not 'x'"),
+        (FractionBatch, {"fraction": "x"}, TypeError, "FractionBatch.fraction must be a number, not 'x'"),
         (
             FractionBatch,
             {"fraction": 2},
             ValueError,
-            "FractionBatch.fraction must be a finite number from 0 to 1, not 2",
+            "FractionBatch.fraction must be at least 0 and at most 1, not 2",
         ),
         (
             GrowingBatch,
@@ -119,8 +119,8 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
             ValueError,
             "GrowingBatch.first must be a whole number of at least 1 token, not 2.5",
         ),
-        (GrowingBatch, {"grow": 0.5}, ValueError, "GrowingBatch.grow must be a finite number of at least 1, not 0.5"),
-        (GrowingBatch, {"shrink": -1}, ValueError, "GrowingBatch.shrink must be a finite number from 0 to 1, not -1"),
+        (GrowingBatch, {"grow": 0.5}, ValueError, "GrowingBatch.grow must be at least 1, not 0.5"),
+        (GrowingBatch, {"shrink": -1}, ValueError, "GrowingBatch.shrink must be at least 0 and at most 1, not -1"),
         (FixedBatch, {"tokens": -1}, ValueError, "a batch must be a whole number of tokens, not -1"),
         (
             Options,

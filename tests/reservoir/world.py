@@ -9,6 +9,7 @@ import pytest
 
 from batchlimit.bucket.messages import Grant
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
@@ -64,8 +65,9 @@ def made(
     **options: Any,
 ) -> Reservoir:
     """A reservoir of the instance `a`, for the key `key`."""
-    instance = Instance("a", itertools.count(1), since, rules or NoRules(), count or InstanceCount())
-    return Reservoir(quota, instance, Options(**options), now, key="key", policy=policy, snapshot=snapshot)
+    instance = Instance("a", itertools.count(1), rules or NoRules(), count or InstanceCount())
+    rule, rank = quota if isinstance(quota, KeyRule) else KeyRule(quota), Rank(options.get("revision", 0), since)
+    return Reservoir(rule, instance, Options(**options), now, rank=rank, key="key", policy=policy, snapshot=snapshot)
 
 
 ANSWER = Grant(

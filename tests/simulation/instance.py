@@ -109,7 +109,7 @@ class Process:
         self._offset = 1000.0 + 1000.0 * self._chance.random()
         since, self.known = self.clock(), OverridesCache(self.clock, self._read_rules)
         self._rank = Rank(revision, since)
-        self._instance = Instance(name, itertools.count(1), since, rules=self.known)
+        self._instance = Instance(name, itertools.count(1), self.known)
         self._callers: dict[int, Caller] = {}
         self._frozen: list[Happening] | None = None
         self._looks_at = math.inf
@@ -255,8 +255,8 @@ class Process:
         return self._past[0] + now.admitted, self._past[1] + now.refused, now.waiting
 
     def _new(self, snapshot: KeySnapshot | None) -> Reservoir:
-        quota, instance, options = self.quota, self._instance, self._options
-        return Reservoir(quota, instance, options, self.clock(), key=KEY, snapshot=snapshot, rank=self._rank)
+        rule, instance, options = KeyRule(self.quota), self._instance, self._options
+        return Reservoir(rule, instance, options, self.clock(), key=KEY, snapshot=snapshot, rank=self._rank)
 
     def _do(self, happening: Happening) -> None:
         """Do it now; or, if the process is stopped, when it goes on."""

@@ -13,6 +13,8 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.timer_heap import TimerHeap
+from batchlimit.quota.overrides.code import Rank
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.requests import Prefetch
 from batchlimit.reservoir.reservoir import Reservoir
@@ -131,7 +133,8 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
     """It has looked through its inbox, and not noted yet until when it sleeps: so nobody rings."""
     refresher = Refresher(clock, GuardedStore(Piped(), 1.0), lambda entry: None, lambda: math.inf, nothing)
     refresher._thread = threading.current_thread()  # so that none is started
-    reservoir = Reservoir(TEN, Instance("a", iter(()), clock.now, NoRules()), Options(), clock.now)
+    instance, rank = Instance("a", iter(()), NoRules()), Rank(0, clock.now)
+    reservoir = Reservoir(KeyRule(TEN), instance, Options(), clock.now, rank=rank)
     entry = KeyEntry(KEY, reservoir, refresher._store, clock, refresher.watch, refresher.finish)
     entry.due = clock.now + 1.0
     slept: list[float] = []
@@ -199,7 +202,8 @@ def test_the_refund_of_a_caller_who_is_interrupted_twice_is_ended_by_the_backgro
         raise KeyboardInterrupt
 
     handed: list[Callable[[], object]] = []
-    reservoir = Reservoir(TEN, Instance("a", count(1), clock.now, NoRules()), Options(), clock.now)
+    instance, rank = Instance("a", count(1), NoRules()), Rank(0, clock.now)
+    reservoir = Reservoir(KeyRule(TEN), instance, Options(), clock.now, rank=rank)
     entry = KeyEntry(KEY, reservoir, GuardedStore(Stage(), 1.0), clock, lambda entry: None, handed.append)
     with monkeypatch.context() as interrupts:
         interrupts.setattr(store_calls, "give_back", interrupt)
