@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_568,
-    "functions": 3_575,
+    "lines": 48_545,
+    "functions": 3_573,
     "files": 310,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -159,23 +159,18 @@ class Examination:
         return findings.rights(user, missing)
 
     def _expiry(self, client: Any) -> Finding:
-        names, is_all = _sample(client, self._prefix)
-        pipeline = client.pipeline(transaction=False)
+        """Look at some buckets of one server."""
+        cursor, names = 0, list[bytes]()
+        for _ in range(_STEPS):
+            cursor, found = client.scan(cursor, match=buckets_of(self._prefix), count=100)
+            names += found
+            if int(cursor) == 0 or len(names) >= _SAMPLED:
+                break
+        pipeline, names = client.pipeline(transaction=False), names[:_SAMPLED]
         for name in names:
             pipeline.pttl(name)
         lasting = [text(name) for name, left in zip(names, pipeline.execute(), strict=True) if left == -1]
-        return findings.expiry(len(names), lasting, is_all=is_all)
-
-
-def _sample(client: Any, prefix: str) -> tuple[list[bytes], bool]:
-    """Return the names of some buckets of one server, and whether there are no others."""
-    cursor, names = 0, list[bytes]()
-    for _ in range(_STEPS):
-        cursor, found = client.scan(cursor, match=buckets_of(prefix), count=100)
-        names += found
-        if int(cursor) == 0 or len(names) >= _SAMPLED:
-            break
-    return names[:_SAMPLED], int(cursor) == 0
+        return findings.expiry(len(names), lasting, is_all=int(cursor) == 0)
 
 
 def _tried(check: str, ask: Callable[[], Finding]) -> Finding:

@@ -47,8 +47,8 @@ _LONG = 60.0
 """The log tells of a failure after so many seconds without one; of others at the level DEBUG."""
 
 
-class Listener:
-    """Reads a subscription in a thread of its own. While it is away waiters look by themselves, which takes time."""
+class Listener(threading.Thread):
+    """Reads a subscription until `stop`. While it is away waiters look by themselves, which takes time."""
 
     def __init__(
         self,
@@ -57,42 +57,39 @@ class Listener:
         back: Callable[[], None],
         knock: Callable[[], bool],
     ) -> None:
+        super().__init__(name="batchlimit-listener", daemon=True)
         self._subscribe, self._receive = subscribe, receive
         self._back = back  # called after each subscription, for pushes before it were lost
         self._knock = knock  # has a push published to this instance, if it returns True
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="batchlimit-listener", daemon=True)
-
-    def start(self) -> None:
-        """Begin to read. RuntimeError if no thread can be had."""
-        self._thread.start()
+        self._silenced = threading.Event()
 
     def stop(self) -> None:
         """End within a second."""
-        self._stopped.set()
+        self._silenced.set()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Read one subscription after the other."""
         failed = -_LONG
-        while not self._stopped.is_set():
+        while not self._silenced.is_set():
             began = time.monotonic()
             try:
                 self._read(self._subscribe())
             except Exception as error:  # noqa: BLE001  whatever it is: the next subscription may work
-                if self._stopped.is_set():  # whoever closes the store ends it
+                if self._silenced.is_set():  # whoever closes the store ends it
                     return
                 now, before, failed = time.monotonic(), failed, time.monotonic()
                 level = logging.INFO if now - before >= _LONG else logging.DEBUG
                 message = "no pushes from the store; who waits looks by itself: %s"
                 log_event("store.no_pushes", message, error, level=level, reason=str(error))
                 if now - began < _SHORT:
-                    self._stopped.wait(uniform(*_PAUSE))
+                    self._silenced.wait(uniform(*_PAUSE))
 
     def _read(self, pushes: Any) -> None:
         try:
             pushes.open()
             self._back()
             has_knocked = False
-            while not self._stopped.is_set():
+            while not self._silenced.is_set():
                 if push := pushes.read(_READ):
                     self._receive(*push)
                 elif has_knocked:

@@ -80,7 +80,7 @@ class Played:
         """What happened."""
         self._listener.start()
         assert self._end.wait(100)
-        self._listener._thread.join(100)
+        self._listener.join(100)
         return [self._log.get() for _ in range(self._log.qsize())]
 
 
@@ -133,7 +133,7 @@ def test_the_log_tells_of_a_failure_after_a_minute_without_one(
     monkeypatch.setattr(pushes_module, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(pushes_module, "uniform", shortest)
     with caplog.at_level(logging.DEBUG, "batchlimit"):
-        listener._run()
+        listener.run()
     assert [each.levelname for each in caplog.records] == ["INFO", "DEBUG", "INFO"]
     assert pauses == [(0.5, 1.0)], "after those that had failed at once"
 

@@ -96,7 +96,12 @@ class Board:
 
     def rows(self) -> list[Row]:
         """Return a row for each key."""
-        return [_row(seen, trend) for seen, trend in self._known.values()]
+        found = list[Row]()
+        for seen, trend in self._known.values():
+            last = seen[-1]
+            now = last.level, last.held, last.instances
+            found.append(Row(last.key, str(last.quota), *_rates(seen), *now, tuple(trend), is_average=len(seen) == 1))
+        return found
 
     def hottest(self, count: int) -> list[str]:
         """Return the keys that use and refuse the most."""
@@ -104,12 +109,6 @@ class Board:
             return list(self._known)
         heats = {key: sum(_rates(seen)) for key, (seen, _) in self._known.items()}
         return sorted(heats, key=lambda key: -heats[key] if math.isfinite(heats[key]) else 0.0)[:count]
-
-
-def _row(seen: Sequence[BucketSample], trend: Iterable[float]) -> Row:
-    last = seen[-1]
-    now = last.level, last.held, last.instances
-    return Row(last.key, str(last.quota), *_rates(seen), *now, tuple(trend), len(seen) == 1)
 
 
 def _rates(seen: Sequence[BucketSample]) -> tuple[float, float, float]:

@@ -15,7 +15,6 @@ from batchlimit.integrations.django.configuration import awaitable, blocking, co
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.front import AsyncFront, Front
-from batchlimit.integrations.wsgi.middleware import fields_of
 from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -53,13 +52,6 @@ def hold_of(request: Any) -> Hold | None:
     """Return what the middleware has made; None: the request has not passed through it."""
     found: Hold | None = getattr(request, HOLD_NAME, None)
     return found
-
-
-def admitted(front: Any, request: Any) -> Any:
-    """Return what a Front makes of a request; that of an AsyncFront is to be awaited."""
-    meta = request.META
-    peer, root = meta.get("REMOTE_ADDR") or None, meta.get("SCRIPT_NAME", "")  # Django routes by what is below the root
-    return front.admit(request.method, request.path, peer, fields_of(meta), request, root=root)
 
 
 def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:

@@ -15,11 +15,11 @@ from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.carried import OPERATION
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.django.configuration import async_front, awaitable, blocking, front
-from batchlimit.integrations.django.hold import Hold, admitted, answering, hold_of
+from batchlimit.integrations.django.hold import Hold, answering, hold_of
 from batchlimit.integrations.enforcement import HOLD_NAME, Response
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.headers import texts
-from batchlimit.integrations.wsgi.middleware import ResponseEnd
+from batchlimit.integrations.wsgi.middleware import ResponseEnd, fields_of
 
 
 class Ending(ResponseEnd):
@@ -104,8 +104,10 @@ class RateLimitMiddleware:
 
     def _served(self, request: Any, front: Front | AsyncFront, called: Callable[..., Any]) -> Steps[Any]:
         """Ask the rules, and the application if they let the request pass; return the response."""
+        meta, path = request.META, request.path
+        peer, root = meta.get("REMOTE_ADDR") or None, meta.get("SCRIPT_NAME", "")  # Django routes by what is below it
         # The request alone has the hold: a traceback that Django keeps of a 404 would keep a variable of this function.
-        Hold(front, (yield admitted(front, request)), request)
+        Hold(front, (yield front.admit(request.method, path, peer, fields_of(meta), request, root=root)), request)
         if (refusal := getattr(request, HOLD_NAME).outcome.refusal) is not None:
             return _told(request, (yield from answering(request, refusal, called)))
         try:
