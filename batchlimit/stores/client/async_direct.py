@@ -30,25 +30,25 @@ class MultiplexedConnection(asyncio.Protocol):
     def __init__(self, connection: Any) -> None:
         """Take over the transport of a connected redis-py connection, which is not to be used any more."""
         # Private, all three; they have these names from redis-py 5.2 to 8.1.
-        self._reader = reader(connection._parser.parse_error)
-        self._writer: asyncio.StreamWriter = connection._writer  # kept: when it is dropped, it closes the transport
+        parser, self._writer = reader(connection._parser.parse_error), connection._writer
         connection._reader = connection._writer = None
+        self._feed, self._next_reply = parser.feed, parser.gets
+        self._transport: asyncio.WriteTransport = self._writer.transport  # a writer that is dropped closes it
         self._loop = asyncio.get_running_loop()
-        self._outbox: list[tuple[bytes, asyncio.Future[Any]]] = []
+        self._outbox: list[tuple[bytes, _Answer]] = []
         self._is_turn = False  # whether a command was sent in this turn of the loop
-        self._asked: deque[asyncio.Future[Any]] = deque()
-        self._waiting = 0  # how many of them a caller still waits for
+        self._asked: deque[_Answer] = deque()
         self.is_open = True  # it takes more calls: it is connected, and no caller gave up waiting for a reply
         self._error: Exception | None = None  # why it was ended
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._writer.transport.set_protocol(self)
+        self._transport.set_protocol(self)
 
     async def ask(self, command: bytes) -> Any:
         """Send a packed command, once, and return the reply; an error reply is raised as redis-py raises it."""
         try:
             return await self.send(command)
         except asyncio.CancelledError:
-            self.retire()  # see _ended, which does not do it if the reply came before the cancellation
+            self.retire()  # the reply may have come before the cancellation
             raise
 
     def send(self, command: bytes) -> "asyncio.Future[Any]":
@@ -59,9 +59,8 @@ class MultiplexedConnection(asyncio.Protocol):
         """
         if not self.is_open:  # it ended before its first use: no reply would ever come
             raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting += 1
-        answer.add_done_callback(self._ended)
+        answer = _Answer(loop=self._loop)
+        answer.connection = self
         self._outbox.append((command, answer))
         if not self._is_turn:
             self._is_turn = True
@@ -72,8 +71,8 @@ class MultiplexedConnection(asyncio.Protocol):
     def retire(self) -> None:
         """Take no more calls, and end when no caller waits for a reply any more."""
         self.is_open = False
-        if not self._waiting:
-            self._writer.transport.abort()
+        if all(answer.done() for answer in self._unanswered()):
+            self._transport.abort()
 
     async def close(self) -> None:
         """End at once; callers that still wait get a ConnectionError."""
@@ -82,14 +81,20 @@ class MultiplexedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._reader.feed(data)
-            while (reply := self._reader.gets()) is not NOTHING:
-                if not isinstance(reply, PUSH):
-                    if not self._asked:
-                        raise InvalidResponse("a reply without a command")
-                    _settle(self._asked.popleft(), reply)
+            self._feed(data)
+            while (reply := self._next_reply()) is not NOTHING:
+                if isinstance(reply, PUSH) or (answer := self._asked.popleft()).done():  # cancelled by its caller
+                    continue
+                if isinstance(reply, Exception):
+                    answer.set_exception(reply)
+                else:
+                    answer.set_result(reply)
+            if not self.is_open:
+                self.retire()
         except RedisError as error:  # these bytes are no reply
             self._abort(error)
+        except IndexError:
+            self._abort(InvalidResponse("a reply without a command"))
         except BaseException:
             self._abort()
             raise
@@ -99,11 +104,15 @@ class MultiplexedConnection(asyncio.Protocol):
         error = self._error = self._error or redis.ConnectionError(
             _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
         )
-        for answer in (*self._asked, *(answer for _, answer in self._outbox)):
-            _settle(answer, error)
+        for answer in self._unanswered():
+            if not answer.done():
+                answer.set_exception(error)
         self._asked.clear()
         self._outbox.clear()
         self._lost.set_result(None)
+
+    def _unanswered(self) -> "tuple[_Answer, ...]":
+        return *self._asked, *(answer for _, answer in self._outbox)
 
     # A signal handler may raise between any two lines. Then nobody knows whose the next reply is: the connection ends.
 
@@ -117,28 +126,26 @@ class MultiplexedConnection(asyncio.Protocol):
             outbox, self._outbox = self._outbox, []
             commands, answers = zip(*outbox, strict=True)
             self._asked.extend(answers)
-            self._writer.transport.write(b"".join(commands))
+            self._transport.write(b"".join(commands))
         except BaseException:
             self._abort()
             raise
 
-    def _ended(self, answer: "asyncio.Future[Any]") -> None:
-        self._waiting -= 1
-        if answer.cancelled() or not self.is_open:
-            self.retire()
-
     def _abort(self, error: Exception | None = None) -> None:
         self.is_open, self._error = False, error
-        self._writer.transport.abort()
+        self._transport.abort()
 
 
-def _settle(answer: "asyncio.Future[Any]", reply: Any) -> None:
-    if answer.done():  # cancelled by its caller
-        return
-    if isinstance(reply, Exception):
-        answer.set_exception(reply)
-    else:
-        answer.set_result(reply)
+class _Answer(asyncio.Future[Any]):
+    """The reply to one command. After a caller gave it up, its connection takes no more calls."""
+
+    __slots__ = ("connection",)
+    connection: MultiplexedConnection
+
+    def cancel(self, msg: Any = None) -> bool:
+        if is_given_up := super().cancel(msg):
+            self.connection.retire()
+        return is_given_up
 
 
 _LONG = 5.0

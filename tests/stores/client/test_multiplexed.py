@@ -15,7 +15,6 @@ from batchlimit.bucket.messages import Ask, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
-from batchlimit.stores.client import async_direct
 from batchlimit.stores.client.async_direct import MultiplexedConnection
 from batchlimit.stores.client.scripts import bucket_name
 from tests.awaiting import awaited
@@ -68,7 +67,7 @@ def test_a_connection_that_ended_before_its_first_use_fails_at_once(valkey: Serv
             await store.take("k", HUNDRED, ask(1))
             line: Any = store._transport
             pipe: MultiplexedConnection = line._multiplexed
-            pipe._writer.transport.abort()
+            pipe._transport.abort()
             await pipe._lost
             with pytest.raises(redis.ConnectionError, match="closed"):
                 await asyncio.wait_for(pipe.ask(b""), LONG)
@@ -183,7 +182,7 @@ def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(
                 pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
                 call = asyncio.create_task(store.peek("k", HUNDRED))
                 with monkeypatch.context() as patch:
-                    patch.setattr(async_direct, "_settle", partial(_settle_and_cancel, async_direct._settle, call))
+                    patch.setattr(pipe, "data_received", partial(_receive_and_cancel, pipe.data_received, call))
                     with pytest.raises(asyncio.CancelledError):
                         await call
                 await asyncio.wait_for(asyncio.shield(pipe._lost), LONG)
@@ -191,10 +190,8 @@ def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(
     awaited(run)
 
 
-def _settle_and_cancel(
-    settle: Callable[..., None], call: "asyncio.Task[Level]", answer: "asyncio.Future[Any]", reply: object
-) -> None:
-    settle(answer, reply)
+def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Level]", data: bytes) -> None:
+    receive(data)
     call.cancel()
 
 
@@ -262,13 +259,11 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, 
             patch.undo()
             raise KeyboardInterrupt
 
+        pipe = store._transport._multiplexed  # type: ignore[union-attr]
         if where == "write":
-            pipe = store._transport._multiplexed  # type: ignore[union-attr]
-            patch.setattr(
-                pipe._writer, "_transport", SimpleNamespace(write=interrupt, abort=pipe._writer.transport.abort)
-            )
+            patch.setattr(pipe, "_transport", SimpleNamespace(write=interrupt, abort=pipe._transport.abort))
         else:
-            patch.setattr(async_direct, "_settle", interrupt)
+            patch.setattr(pipe, "_asked", SimpleNamespace(extend=pipe._asked.extend, popleft=interrupt))
         with pytest.raises(KeyboardInterrupt):
             runner.run(store.take("rich", HUNDRED, ask(50)))
         assert runner.run(store.peek("k", HUNDRED)).level == 100
