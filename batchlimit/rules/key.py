@@ -19,7 +19,7 @@ LONGEST_VALUE = 96
 _ABSENT = object()
 _SHOWN = 32
 _UNSAFE = re.compile(r"[^\w.@+/=~,-]")
-_find_unsafe = _UNSAFE.search
+_is_plain = re.compile(rf"[\w.@+/=~,-]{{1,{LONGEST_VALUE}}}").fullmatch
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _LITERAL = re.compile(r"[\w.@+/=~,-]*").fullmatch
 
@@ -92,8 +92,7 @@ class KeyTemplate:
 
 def written(value: object, name: str) -> str:
     """Return a value as it stands in a key: without colons, and of bounded length; NoKey: it is missing or wrong."""
-    is_plain = type(value) is str and 0 < len(value) <= LONGEST_VALUE and not _find_unsafe(value)
-    return value if is_plain else _escaped(value, name)  # type: ignore[return-value]  # a str, if it is plain
+    return value if type(value) is str and _is_plain(value) else _escaped(value, name)
 
 
 def _escaped(value: object, name: str) -> str:

@@ -51,8 +51,8 @@ def test_tokens_in_memory_are_told_too(serving: Callable[..., Any]) -> None:
 def test_what_a_route_takes_of_the_same_key_by_memory_is_told_by_both_rules() -> None:
     first, second = (Rule(name, "9/hour", key="all") for name in ("first", "second"))
     by_store = Decision(True, 9, 8, 0.0, 400.0, "store", first.quota)
-    outcome = Outcome(bill=Bill([(first, "all", 1)]), left={"all": (8, None, None)}, decided={"all": by_store})
-    assert outcome.add(Outcome(bill=Bill([(second, "all", 1)]), left={"all": (7, None, None)}), Fields()) is None
+    outcome = Outcome(bill=Bill.of([(first, "all", 1)]), left={"all": (8, None, None)}, decided={"all": by_store})
+    assert outcome.add(Outcome(bill=Bill.of([(second, "all", 1)]), left={"all": (7, None, None)}), Fields()) is None
     assert {name: each.remaining for name, each in decisions({SHOWN: outcome.shown}).items()} == {
         "first": 7,
         "second": 7,

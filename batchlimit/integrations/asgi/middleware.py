@@ -217,32 +217,32 @@ class RateLimitMiddleware:
         if self._permits is not None and scope.pop(_HELD, None) is not self:
             await self._permits(scope, receive, send)
             return
-        kind, method = scope["type"], scope.get("method", "GET")
+        kind, front = scope["type"], self._front
         if kind != "http" and kind != "websocket":
-            serve = partial(lifespan, self._front.home, self.app) if kind == "lifespan" else self.app
+            serve = partial(lifespan, front.home, self.app) if kind == "lifespan" else self.app
             await serve(scope, receive, send)
             return
         host, port = scope.get("client") or _NO_CLIENT
-        known = self._front.addresses.of(host, port, scope["headers"])
-        identity = identity_of(known, self._front.identify, scope, may_await=True)
-        if isinstance(identity, CoroutineType):
+        identity = identity_of(front.addresses.of(host, port, scope["headers"]), front.identify, scope, may_await=True)
+        if identity.__class__ is CoroutineType:
             identity = await identity
+        method, enforcer = scope.get("method", "GET"), front.enforcer
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
         # A preflight that something before the routes may answer.
-        may_be = method == "OPTIONS" and self.charges_late and not self._front.limits_preflight
+        may_be = method == "OPTIONS" and self.charges_late and not front.limits_preflight
         is_late = may_be and is_preflight(scope["headers"])
-        begun = Outcome(request=request) if is_late else self.enforcer.begin(request)
+        begun = Outcome(request=request) if is_late else enforcer.begin(request)
         outcome = begun if isinstance(begun, Outcome) else await drive(begun)
         if outcome.refusal is not None:
             await self._give_answer(outcome.refusal, scope, receive, send)
             return
-        if kind == "websocket" and self._front.of_messages is not None:
-            limited = LimitedMessages(self._front.of_messages, request, receive, send)
+        if kind == "websocket" and front.of_messages is not None:
+            limited = LimitedMessages(front.of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
-        if self.enforcer.has_routes or outcome.charges or is_late:
-            limits = RouteLimits(receive, send, self.enforcer, outcome, self._give_answer, self._front.home)
+        if enforcer.has_routes or outcome.charges or is_late:
+            limits = RouteLimits(receive, send, enforcer, outcome, self._give_answer, front.home)
             scope[SHOWN] = limits
-            if self.enforcer.has_routes or is_late:
+            if enforcer.has_routes or is_late:
                 scope[SCOPE_KEY] = limits
             if is_late:
                 scope.setdefault(LATE_KEY, []).append(limits)

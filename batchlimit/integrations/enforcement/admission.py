@@ -12,7 +12,6 @@ from batchlimit.integrations.enforcement.charging import Charging, Event, Underw
 from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.plan import (
     EXEMPT,
-    NOTHING_CHARGED,
     Bill,
     Charged,
     Left,
@@ -148,8 +147,8 @@ class Enforcement(Generic[L]):
         known = request.identity if identity is NOTHING else known_of(request.identity, identity)
         found = None
         if plan is not None:
-            values = known if parameters.keys().isdisjoint(plan.tariff.numbers) else known_of(parameters, known)
-            found = self._decide(request, plan, values, 0.0, None if outcome.bill.charged else outcome)
+            values = known if parameters.keys().isdisjoint(plan.tariff.names) else known_of(parameters, known)
+            found = self._decide(request, plan, values, 0.0, None if outcome.bill.keys else outcome)
             if found is outcome:
                 return None
         if not found:
@@ -177,8 +176,8 @@ class Enforcement(Generic[L]):
         None: a key cannot be made, and `_find` says what becomes of the request. An `outcome` of the same request that
         was charged to nothing yet takes what is charged by tokens that are here.
         """
-        tariff = plan.tariff
-        if not tariff.rules:
+        tally = plan.tariff.tally
+        if tally is None or not plan.tariff.rules:
             return self._exempt(request) if plan is EXEMPT else self._unmatched(request)
         try:
             bill = plan.bill(identity)
@@ -189,10 +188,10 @@ class Enforcement(Generic[L]):
             left = self._limiter().take_leased(bill.costs)
         except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so
             pass
-        next(tariff.tally.matched)
+        next(tally.matched)
         if not left:
             return self._charging.charge(request, bill, timeout)
-        next(tariff.tally.acquired)
+        next(tally.acquired)
         if bill.settled:
             self._charging.underway.begin(bill.settled)
         fields = bill.fields(left, self.fields)
@@ -227,7 +226,7 @@ class Enforcement(Generic[L]):
                         return Outcome(refused, request=request)
                     continue
             charged.append((rule, key, cost))
-        return (yield from self._charging.charge(request, Bill(charged), timeout))
+        return (yield from self._charging.charge(request, Bill.of(charged), timeout))
 
     def _is_exempt(self, request: Request) -> bool:
         """Whether a function exempts a request; one that fails does not, and the log says so."""
@@ -245,4 +244,4 @@ class Enforcement(Generic[L]):
         next(self.counters.unmatched)
         if not self.counters.has_told:
             self.counters.tell_of_unmatched(request.method, request.path)
-        return Outcome(None, [], (), NOTHING_CHARGED, {}, request, True)
+        return Outcome(request=request, is_unmatched=True)

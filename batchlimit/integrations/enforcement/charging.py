@@ -6,21 +6,25 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
-from operator import attrgetter
 from typing import Any
 
 from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
 from batchlimit.base.steps import Steps
 from batchlimit.events import log_event
-from batchlimit.integrations.counters import Counters
-from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, Response, in_shadow, refuse
-from batchlimit.integrations.enforcement.plan import Bill, Charged
+from batchlimit.integrations.counters import Counters, Tally
+from batchlimit.integrations.enforcement.outcome import (
+    AGAIN,
+    Outcome,
+    Refusal,
+    Response,
+    in_shadow,
+    read_decisions,
+    refuse,
+)
+from batchlimit.integrations.enforcement.plan import Bill, Charged, Left
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Request, Rule, Unmade
-
-_is_allowed, _source = attrgetter("allowed"), attrgetter("source")
-_remains = attrgetter("remaining", "quota", "binding")
 
 
 def checked_cost(cost: object) -> int:
@@ -117,33 +121,34 @@ class Charging:
 
         Where a response under way may give back what is short, it is heard first.
         """
-        until, rules = None, list(bill.charged)  # of which is taken out what is not charged
+        until: float | None = None
+        rules: list[Charged] = []  # of which is taken out what is not charged
         shadows: dict[str, Decision] = {}
-        while rules:
+        while bill.keys:
             were = self.underway.among(bill.settled) if bill.settled else {}
             try:
                 decisions: dict[str, Decision] = yield self._limiter().decide_all(bill.costs)
                 if timeout != 0.0 and not all(decisions.values()):
                     decisions = yield from self._wait(bill, timeout)
             except StoreUnavailable as error:
-                refusal = self._away(rules, error)
+                refusal = self._away(rules := list(bill.charged), error)
             except Exception as error:  # noqa: BLE001  a cost beyond the burst, a closed limiter, a key without quota
-                refusal = self._failed(rules, error, shadows)
+                refusal = self._failed(rules := list(bill.charged), error, shadows)
             else:
-                if all(map(_is_allowed, decisions.values())):
-                    is_away = "fallback" in map(_source, decisions.values())
-                    refusal = (yield from self._taken_back(bill, decisions)) if is_away else None
+                short, left, is_odd = read_decisions(decisions)
+                if short is None:
+                    refusal = (yield from self._taken_back(bill, decisions)) if is_odd else None
                     if refusal is None:
-                        return self._charged(request, bill, decisions, shadows)
+                        tally = None if is_odd else bill.tariff.tally
+                        return self._charged(request, bill, decisions, left, shadows, tally)
                 else:
-                    short = next(key for key, decision in decisions.items() if not decision.allowed)
-                    refuses, until = short in bill.keys, until or time.monotonic() + _HOLD  # nobody, in shadow mode
+                    refuses, until = short in bill.told, until or time.monotonic() + _HOLD  # nobody, in shadow mode
                     if refuses and (yield from self.underway.outcome(short, were, decisions[short].limit, until)):
                         continue
-                    refusal = self._over(rules, short, decisions[short], shadows)
+                    refusal = self._over(rules := list(bill.charged), short, decisions[short], shadows)
             if refusal is not None:
                 return Outcome(refusal, request=request, shadows=shadows)
-            bill = Bill(rules)
+            bill = Bill.of(rules)
         return Outcome(request=request, shadows=shadows)
 
     def without_key(self, unmade: Unmade) -> Refusal | None:
@@ -219,29 +224,28 @@ class Charging:
         return None
 
     def _charged(
-        self, request: Request, bill: Bill, decisions: dict[str, Decision], shadows: dict[str, Decision]
-    ) -> Outcome:
+        self, request: Request, bill: Bill, decided: dict[str, Decision], left: Left, shadows: dict[str, Decision],
+        tally: Tally | None,
+    ) -> Outcome:  # fmt: skip
         charges = bill.settled
         # The limiter has a shadow mode too: of the code, of a file, or of an operator. It charges nothing then.
-        if bill.tariff is not None and "shadow" not in map(_source, decisions.values()):
-            next(bill.tariff.tally.acquired)
+        if tally is not None:
+            next(tally.acquired)
         else:
-            charges = [each for each in charges if decisions[each[1]].source != "shadow"]
+            charges = [each for each in charges if decided[each[1]].source != "shadow"]
             for rule, key, cost in bill.charged:
-                counts, one = self._counters.rules[rule.name], decisions[key]
+                counts, one = self._counters.rules[rule.name], decided[key]
                 next(counts.shadow_refused if one.source == "shadow" else counts.acquired)
                 if one.source == "shadow":
                     shadows[rule.name] = in_shadow(one, rule, cost)
         if charges:
             self.underway.begin(charges)
-        left = dict(zip(decisions, map(_remains, decisions.values())))  # noqa: B905  `strict` takes 100 ns
-        headers = bill.fields(left, self._fields)
-        return Outcome(None, headers, charges, bill, left, request, decided=decisions, shadows=shadows)
+        return Outcome(None, bill.fields(left, self._fields), charges, bill, left, request, decided, shadows)
 
     def _failed(self, rules: list[Charged], error: Exception, shadows: dict[str, Decision]) -> Refusal | None:
         too_much: Charged | None = None
         if isinstance(error, ValueError):  # asked for more than ever fits; usually by what a function returned
-            costs = Bill(rules).costs
+            costs = Bill.of(rules).costs
             too_much = next((each for each in rules if costs[each[1]] > each[0].quota.largest_cost), None)
         concerned = rules if too_much is None else [each for each in rules if each[1] == too_much[1]]
         names = _names(concerned)

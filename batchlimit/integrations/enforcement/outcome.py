@@ -6,7 +6,7 @@ from typing import Any
 
 from batchlimit import Decision
 from batchlimit.integrations.counters import Faults
-from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left
+from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left, Remaining
 from batchlimit.integrations.headers import Fields, Header, Told
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, reduced_capacity
 from batchlimit.rules import Request, Rule
@@ -22,6 +22,10 @@ _NOWHERE = (
     "no rules were held against this request: it has not passed through a middleware of batchlimit, or its response has"
     " ended"
 )
+
+
+_ODD = frozenset(("fallback", "shadow"))
+"""Sources of decisions that say more than that a call is admitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +95,10 @@ class Outcome:
         bill: what was charged (default: nothing).
         left: what remains of it, by key: the fields tell of this.
         request: the request (default None: nobody looked at one).
-        is_unmatched: whether no rule matched, so far.
-        is_exempt: whether it is charged to nothing, and to nothing that its route asks for.
         decided: what was decided by key, where memory alone did not (default None).
         shadows: what those rules in shadow mode say, by name, that would have refused (default None).
+        is_unmatched: whether no rule matched, so far.
+        is_exempt: whether it is charged to nothing, and to nothing that its route asks for.
     """
 
     refusal: Refusal | None = None
@@ -103,10 +107,10 @@ class Outcome:
     bill: Bill = NOTHING_CHARGED
     left: Left = field(default_factory=dict)
     request: Request | None = None
-    is_unmatched: bool = False
-    is_exempt: bool = False
     decided: Mapping[str, Decision] | None = None
     shadows: Mapping[str, Decision] | None = None
+    is_unmatched: bool = False
+    is_exempt: bool = False
 
     @property
     def shown(self) -> tuple[Any, ...]:
@@ -129,13 +133,26 @@ class Outcome:
             self.decided = {**(self.decided or {}), **other.decided}
         if other.shadows:
             self.shadows = {**(self.shadows or {}), **other.shadows}
-        if not self.bill.charged:
+        if not self.bill.keys:
             self.bill, self.left, self.headers[:] = other.bill, other.left, other.headers
-        elif other.bill.charged:
-            self.bill = Bill({each[0].name: each for each in (*self.bill.charged, *other.bill.charged)}.values())
+        elif other.bill.keys:
+            self.bill = Bill.of({each[0].name: each for each in (*self.bill.charged, *other.bill.charged)}.values())
             self.left = {**self.left, **other.left}
             self.headers[:] = self.bill.fields(self.left, fields)
         return None
+
+
+def read_decisions(decisions: dict[str, Decision]) -> tuple[str | None, Left, bool]:
+    """Return the key that is short, if there is one; else what remains by key, and whether a source is odd."""
+    left: dict[str, Remaining] = {}  # `map` and `attrgetter` would take three times as long for a few keys
+    is_odd = False
+    for key, each in decisions.items():
+        if not each.allowed:
+            return key, left, is_odd
+        if each.source in _ODD:
+            is_odd = True
+        left[key] = each.remaining, each.quota, each.binding
+    return None, left, is_odd
 
 
 def refuse(

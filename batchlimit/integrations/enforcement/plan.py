@@ -4,9 +4,8 @@ What is the same for all requests that the same rules match is looked up once.
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 from batchlimit import Quota
@@ -20,67 +19,79 @@ from batchlimit.rules.rule import ChargeSetting, RuleCost, checked
 
 Charged = tuple[Rule, str, int]
 """A rule, the key that it charges, and how many tokens. A plain tuple: to make one of a named type takes 300 ns."""
-Left = Mapping[str, tuple[int, Quota | None, int | None]]
+Remaining = tuple[int, Quota | None, int | None]
+Left = Mapping[str, Remaining]
 """What remains by key, the quota that holds (None: that of the rule), and which of its bandwidths binds."""
-_key, _price = itemgetter(1), itemgetter(1, 2)
-"""Of a Charged: its key; its key and cost."""
 
 
 class Tariff:
-    """Rules that are charged together, each at a fixed cost; `tally` counts who is charged to exactly these."""
+    """Rules that are charged together, each at a fixed cost.
 
-    __slots__ = ("costs", "is_special", "keys", "numbers", "prepared", "rules", "tally")
+    `tally` counts who is charged to exactly these (None: each rule is counted for itself). `write` returns the keys, a
+    line each, of the values by `names`.
+    """
 
-    def __init__(self, matching: Sequence[Template], names: Iterable[str], tally: Tally) -> None:
+    __slots__ = ("costs", "is_special", "names", "prepared", "rules", "tally", "write")
+
+    def __init__(
+        self, rules: Sequence[Rule], costs: Sequence[int], tally: Tally | None = None, names: Sequence[str] = ()
+    ) -> None:
         """`names` are those of the fields in the keys."""
-        self.numbers = {name: number for number, name in enumerate(names, 1)}
-        self.tally, self.rules = tally, [rule for rule, _, _ in matching]
-        self.costs: list[int] = [rule.cost for rule in self.rules]  # type: ignore[misc]  # no function
-        self.is_special = any(rule.mode != "enforce" or rule.charge is not None for rule in self.rules)
-        keys = "\n".join([rule.key for rule in self.rules])  # none of them has a line break, or a percent sign
-        self.keys = keys.replace("{", "%(").replace("}", ")s")
+        self.rules, self.costs, self.tally, self.names = rules, costs, tally, names
+        self.is_special = any(rule.mode != "enforce" or rule.charge is not None for rule in rules)
+        keys = "\n".join([rule.key for rule in rules])  # none of them has a line break
+        for number, name in enumerate(names):
+            keys = keys.replace(f"{{{name}}}", f"{{{number}}}")
+        self.write = keys.format
         self.prepared: Prepared | None = None  # what was last told of them
 
 
 class Bill:
     """Rules with their keys and costs. Requests with the same values in their keys may share one."""
 
-    __slots__ = ("charged", "costs", "keyed", "keys", "prepared", "settled", "tariff", "told")
+    __slots__ = ("costs", "keyed", "keys", "settled", "tariff", "told")
 
-    def __init__(self, charged: Iterable[Charged], tariff: Tariff | None = None) -> None:
-        self.charged = told = tuple(charged)
-        self.settled: Sequence[Charged] = ()  # in the end: those that charge by the response
-        if tariff is None or tariff.is_special:
-            told = tuple([each for each in told if each[0].mode == "enforce"])
-            self.settled = [each for each in self.charged if each[0].charge is not None]
-        self.told = told  # by the fields: all but those in shadow mode
-        self.keys = tuple(map(_key, told))
-        self.costs: dict[str, int] = dict(map(_price, self.charged))
-        if len(self.costs) < len(self.charged):
-            self.costs = {each: sum(cost for _, key, cost in self.charged if key == each) for each in self.costs}
+    def __init__(self, keys: Sequence[str], tariff: Tariff) -> None:
+        self.keys = self.told = keys  # told by the fields: all but those in shadow mode
         self.tariff = tariff
-        self.prepared: Prepared | None = None if tariff is None else tariff.prepared
+        self.costs: dict[str, int] = dict(zip(keys, tariff.costs))  # noqa: B905  `strict` takes 100 ns
+        self.settled: Sequence[Charged] = ()  # in the end: those that charge by the response
         self.keyed: tuple[Prepared, tuple[bytes, bytes]] | None = None  # with what it says of the keys, if that is kept
+        if len(self.costs) < len(keys):
+            self.costs = {each: sum(cost for _, key, cost in self.charged if key == each) for each in keys}
+        if tariff.is_special:
+            self.told = [key for rule, key, _ in self.charged if rule.mode == "enforce"]
+            self.settled = [each for each in self.charged if each[0].charge is not None]
+
+    @classmethod
+    def of(cls, charged: Collection[Charged]) -> Self:
+        """Return that of rules whose costs are of this request alone."""
+        of_each = Tariff([rule for rule, _, _ in charged], [cost for _, _, cost in charged])
+        return cls([key for _, key, _ in charged], of_each)
+
+    @property
+    def charged(self) -> Iterable[Charged]:
+        """Each rule with its key and cost."""
+        return zip(self.tariff.rules, self.keys, self.tariff.costs, strict=True)
 
     def fields(self, left: Left, fields: Fields) -> list[Header]:
         """Return the header fields that tell of it, and of what remains by key."""
-        prepared, said = self.keyed or (self.prepared, None)
-        if prepared is None or (found := prepared.of(self.keys, left, None, said)) is None:
-            rules = [(rule.name, left[key][1] or rule.quota, left[key][2]) for rule, key, _ in self.told]
-            self.prepared = prepared = fields.prepare(rules)
-            if self.tariff is not None:
-                self.tariff.prepared = prepared
+        prepared, said = self.keyed or (self.tariff.prepared, None)
+        if prepared is None or (found := prepared.of(self.told, left, None, said)) is None:
+            told = [(rule, key) for rule, key, _ in self.charged if rule.mode == "enforce"]
+            prepared = fields.prepare([(rule.name, left[key][1] or rule.quota, left[key][2]) for rule, key in told])
+            self.tariff.prepared = prepared
             if self.keyed is not None:
-                self.keyed = prepared, prepared.keyed(self.keys)
-            found = prepared.of(self.keys, left)
+                self.keyed = prepared, prepared.keyed(self.told)
+            found = prepared.of(self.told, left)
         return found or []
 
 
-NOTHING_CHARGED = Bill(())
+NOTHING_CHARGED = Bill.of(())
 
 
 Bills = dict[tuple[object, ...], Bill]
-"""Bills by what they were made of: the Tally of their rules, and the values in their keys."""
+"""Bills by what they were made of: the values in their keys, and the Tally of their rules."""
 _ABSENT = object()
 _MOST = 4096
 """Bills that are remembered."""
@@ -102,15 +113,14 @@ class RequestPlan:
 
     def bill(self, identity: Mapping[str, object]) -> Bill:
         """Return what a request is charged. Raises what `KeyTemplate.fill` raises."""
-        asked: list[object] = [self.tariff.tally]
+        tariff = self.tariff
+        asked: list[object] = []
         for name, otherwise in self._values:
             asked.append(identity.get(name, otherwise))
+        asked.append(tariff.tally)
         if (found := self._bills.get(tuple(asked))) is not None:
             return found
-        tariff = self.tariff
-        values = {name: written(asked[number], name) for name, number in tariff.numbers.items()}
-        keys = (tariff.keys % values).split("\n")
-        return Bill(zip(tariff.rules, keys, tariff.costs), tariff)  # noqa: B905  `strict` takes 100 ns
+        return Bill(tariff.write(*map(written, asked, tariff.names)).split("\n"), tariff)
 
     def remember(self, bill: Bill, identity: Mapping[str, object]) -> None:
         """Remember a Bill if its values are short texts. Many are forgotten, all at once.
@@ -118,16 +128,16 @@ class RequestPlan:
         Only those are worth it that memory paid. Where each request is another user, the garbage collector would have
         to look at thousands of others, again and again.
         """
-        of = (self.tariff.tally, *[identity.get(name, otherwise) for name, otherwise in self._values])
-        texts = [value for value in of[1:] if value is not _ABSENT]
+        of = (*[identity.get(name, otherwise) for name, otherwise in self._values], self.tariff.tally)
+        texts = [value for value in of[:-1] if value is not _ABSENT]
         if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]
             if len(self._bills) >= _MOST:
                 self._bills.clear()
             self._bills[of] = bill
-            bill.keyed = (prepared, prepared.keyed(bill.keys)) if (prepared := bill.prepared) else None
+            bill.keyed = (prepared, prepared.keyed(bill.told)) if (prepared := self.tariff.prepared) else None
 
 
-EXEMPT = RequestPlan(Tariff((), (), Tally()), {}, {})
+EXEMPT = RequestPlan(Tariff((), ()), {}, {})
 """That of requests that no rule is for."""
 
 
@@ -151,7 +161,9 @@ class Plans:
                     return None
         names = tuple(rule.name for rule, _, _ in matching)
         if (tariff := self._tariffs.get(names)) is None:
-            tariff = self._tariffs[names] = Tariff(matching, values, self._tallies.setdefault(names, Tally()))
+            rules, tally = [rule for rule, _, _ in matching], self._tallies.setdefault(names, Tally())
+            costs: list[int] = [rule.cost for rule in rules]  # type: ignore[misc]  # no function
+            tariff = self._tariffs[names] = Tariff(rules, costs, tally, tuple(values))
         return RequestPlan(tariff, values, self._bills)
 
 
