@@ -84,8 +84,9 @@ class _Front(Generic[E]):
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         options: Any = {"headers": fields, "unidentified": unidentified, "checks": found, "enabled": enabled}
         own = home.made if isinstance(source, str) else None
-        self.enforcer: E = enforcer(home.limiter, of_requests, own=own, **options)
-        self.of_messages: E | None = enforcer(home.limiter, of_messages, **options) if of_messages else None
+        self.open = limiter = partial(getattr, home, "limiter")
+        self.enforcer: E = enforcer(limiter, of_requests, own=own, **options)
+        self.of_messages: E | None = enforcer(limiter, of_messages, **options) if of_messages else None
         self.identify = identify if enabled else None
         self.limits_preflight = limit_preflight
 
@@ -160,7 +161,7 @@ class AsyncFront(_Front[AsyncEnforcer]):
         from batchlimit import AsyncRateLimiter
 
         super().__init__(AsyncEnforcer, partial(LimiterHome, AsyncRateLimiter), limiter, rules, **options)
-        self.open, self.close = self.home.limiter, self.home.close
+        self.close = self.home.close
 
     async def admit(
         self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None,

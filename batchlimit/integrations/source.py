@@ -48,6 +48,8 @@ class LimiterSupply(Generic[L]):
     process ends. Raises TypeError: no limiter can be made of the source; ValueError: its URL has a typo.
     """
 
+    limiter: L
+
     def __init__(
         self, kind: type[L], source: L | str | Callable[[], L], rules: Rules | RuleFile, checks: Checks
     ) -> None:
@@ -62,19 +64,21 @@ class LimiterSupply(Generic[L]):
         # Made at the start a typo raises there. A function is called later: a server may fork before. So is `from_url`
         # for embedded://, which starts a server.
         is_early = self._is_given or (isinstance(source, str) and not source.startswith("embedded://"))
-        self._limiter: L | None = self._make() if is_early else None
+        if is_early:
+            self.limiter = self._make()
 
     def made(self) -> L | None:
         """Return the limiter, if there is one."""
-        return self._limiter
+        return vars(self).get("limiter")
 
-    def limiter(self) -> L:
-        """Return the limiter; make it, if there is none yet."""
-        if self._limiter is None:
-            with self._lock:
-                if self._limiter is None:
-                    self._limiter = self._make()
-        return self._limiter
+    def __getattr__(self, name: str) -> L:
+        """Make the limiter, which is not there yet: so that each request reads an attribute, and calls nothing."""
+        if name != "limiter":
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        with self._lock:
+            if self.made() is None:
+                self.limiter = self._make()
+            return self.limiter
 
     def _make(self) -> L:
         limiter: L
@@ -114,8 +118,7 @@ class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
         """
         if self._settling:
             await asyncio.wait(self._settling, timeout=_PATIENCE_S)
-        if self._limiter is not None and not self._is_given:
-            limiter, self._limiter = self._limiter, None
+        if not self._is_given and (limiter := vars(self).pop("limiter", None)) is not None:
             await limiter.close()
 
     async def close_quietly(self) -> None:

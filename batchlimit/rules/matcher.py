@@ -10,7 +10,7 @@ slow. Each node knows the hits of a walk that stops at it, so a walk collects no
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -238,3 +238,38 @@ def _tree(hits: Iterable[tuple[Hit[T], Pattern]], method: str | None) -> _PathNo
             root.add(hit, pattern)
     root.inherit(())
     return root
+
+
+Asked = tuple[str, str, str]
+"""Method, path and root of a request."""
+_MOST = 1024
+_LONGEST = 160
+"""Characters of a request that is remembered."""
+
+
+class Memory(dict[Asked, T]):
+    """Looks up what matches a method, path and root. Long ones, and ever other ones, are not remembered for good.
+
+    Nor is one that came once: where each path has another number, the garbage collector would look at all of them.
+    """
+
+    __slots__ = ("_find", "_once")
+
+    def __init__(self, find: Callable[[str, str, str], T]) -> None:
+        self._find = find
+        self._once: set[int] = set()  # the hashes of requests that came once lately
+
+    def __missing__(self, asked: Asked) -> T:
+        """Find it, and remember it if it is short and came before."""
+        found, name = self._find(*asked), hash(asked)
+        if sum(map(len, asked)) > _LONGEST:
+            return found
+        came_before = name in self._once
+        if len(kept := self if came_before else self._once) >= _MOST:
+            kept.clear()
+        if came_before:
+            self._once.discard(name)
+            self[asked] = found
+        else:
+            self._once.add(name)
+        return found

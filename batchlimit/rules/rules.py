@@ -12,11 +12,10 @@ from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import conflicts
-from batchlimit.rules.explanation import Explanation, explain
+from batchlimit.rules.explanation import Exactly, Exempt, Exemption, Explanation, explain
 from batchlimit.rules.files.loader import Format, Functions, Loader, decoded, format_of, opened
-from batchlimit.rules.finder import Exactly, Exempt, Exemption, Memory
 from batchlimit.rules.key import KeyTemplate
-from batchlimit.rules.matcher import Found, Matcher
+from batchlimit.rules.matcher import Found, Matcher, Memory
 from batchlimit.rules.pattern import Pattern
 from batchlimit.rules.request import Applicable, Match, Request, Template, keyed
 from batchlimit.rules.rule import Mode, Rule
@@ -272,7 +271,7 @@ class Rules:
         self, method: str, path: str, root: str, without: Collection[str] = ()
     ) -> Found[tuple[Rule, KeyTemplate]]:
         """Return the rules that apply; `without` are the names of those that replace nothing, for they have no key."""
-        if self.exemption.by_path(method, path, root):
+        if self.exemption.patterns and self.exemption.by_path(method, path, root):
             return ()
         found = self._matcher.find(method, path, root)
         if self._replacing and (replaced := self._replaced(method, path, root, without)):

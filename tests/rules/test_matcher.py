@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchlimit.rules import Request, Rule, Rules
-from batchlimit.rules.finder import Memory
-from batchlimit.rules.matcher import DECODINGS, readings
+from batchlimit.rules.matcher import DECODINGS, Memory, readings
 from tests.work import Work
 
 SEGMENTS = st.sampled_from(["a", "b", "A", "api", "x", "é", "{p}", "{q}"])

@@ -27,7 +27,7 @@ from batchlimit.integrations.source import L, check_limiter
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.rules import Applicable, Request, RuleFile, Rules, RulesError, Unmade
 from batchlimit.rules.file import FileContents, rules_of
-from batchlimit.rules.finder import Memory
+from batchlimit.rules.matcher import Memory
 from batchlimit.rules.request import NOTHING, keyed
 
 Unidentified = Literal["refuse", "admit"]
@@ -77,9 +77,10 @@ class Enforcement(Generic[L]):
         plans = Plans(self.counters.together)
 
         def plan(method: str, path: str, root: str) -> RequestPlan | None:
-            if not self._enabled or rules.exemption.by_path(method, path, root):
+            matching = rules.templates(method, path, root)
+            if not self._enabled or (not matching and rules.exemption.by_path(method, path, root)):
                 return EXEMPT
-            return plans.of(rules.templates(method, path, root))
+            return plans.of(matching)
 
         self._plans = Memory(plan)
 

@@ -18,10 +18,9 @@ from batchlimit.integrations.enforcement.outcome import (
     Refusal,
     Response,
     in_shadow,
-    read_decisions,
     refuse,
 )
-from batchlimit.integrations.enforcement.plan import Bill, Charged, Left
+from batchlimit.integrations.enforcement.plan import Bill, Charged, Left, read_decisions
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Request, Rule, Unmade

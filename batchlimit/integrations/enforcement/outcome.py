@@ -6,7 +6,7 @@ from typing import Any
 
 from batchlimit import Decision
 from batchlimit.integrations.counters import Faults
-from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left, Remaining
+from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left
 from batchlimit.integrations.headers import Fields, Header, Told
 from batchlimit.integrations.problem import MEDIA_TYPE, Problem, reduced_capacity
 from batchlimit.rules import Request, Rule
@@ -22,10 +22,6 @@ _NOWHERE = (
     "no rules were held against this request: it has not passed through a middleware of batchlimit, or its response has"
     " ended"
 )
-
-
-_ODD = frozenset(("fallback", "shadow"))
-"""Sources of decisions that say more than that a call is admitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +136,6 @@ class Outcome:
             self.left = {**self.left, **other.left}
             self.headers[:] = self.bill.fields(self.left, fields)
         return None
-
-
-def read_decisions(decisions: dict[str, Decision]) -> tuple[str | None, Left, bool]:
-    """Return the key that is short, if there is one; else what remains by key, and whether a source is odd."""
-    left: dict[str, Remaining] = {}  # `map` and `attrgetter` would take three times as long for a few keys
-    is_odd = False
-    for key, each in decisions.items():
-        if not each.allowed:
-            return key, left, is_odd
-        if each.source in _ODD:
-            is_odd = True
-        left[key] = each.remaining, each.quota, each.binding
-    return None, left, is_odd
 
 
 def refuse(
