@@ -83,7 +83,7 @@ class _Front(Generic[E]):
         self.home = home = supply(source, rules if isinstance(rules, RuleFile) else every, found)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         options: Any = {"headers": fields, "unidentified": unidentified, "checks": found, "enabled": enabled}
-        own = home.made if isinstance(source, str) else None
+        own = partial(vars(home).get, "limiter") if isinstance(source, str) else None
         self.open = limiter = partial(getattr, home, "limiter")
         self.enforcer: E = enforcer(limiter, of_requests, own=own, **options)
         self.of_messages: E | None = enforcer(limiter, of_messages, **options) if of_messages else None

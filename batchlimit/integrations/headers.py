@@ -82,7 +82,8 @@ class Policy:
         # Tokens a second; no integer is too large for a field.
         self.rates = [max(each.rate, self.most / (LARGEST - 1)) if each.rate else 0.0 for each in parts]
         # To be filled with the `pk` of each bandwidth: the items of RateLimit-Policy.
-        self.items = ", ".join(f"{_item(names[number], parts[number])};pk=:%b:" for number in order).encode()
+        sizes = [f";q={min(each.burst, LARGEST)}" + f";w={_window(each):.0f}" * bool(each.rate) for each in parts]
+        self.items = ", ".join(f"{names[number]}{sizes[number]};pk=:%b:" for number in order).encode()
         # The item of RateLimit where this bandwidth binds. First the `pk` is filled in, then what is left and how long
         # that lasts, unless no token ever comes. What stays for the second time has each % twice.
         left = [";r=%%d;t=%%d" if rate else ";r=0" for rate in self.rates]
@@ -95,11 +96,6 @@ def _text(name: str) -> str:
     written = "".join(letter if " " <= letter <= "~" else quote(letter, errors="surrogatepass") for letter in name)
     escaped = written.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _item(name: str, part: Quota) -> str:
-    q = f"{name};q={min(part.burst, LARGEST)}"
-    return f"{q};w={_window(part):.0f}" if part.rate else q
 
 
 def _window(part: Quota) -> float:
@@ -200,7 +196,7 @@ class Fields:
         return found
 
     def _of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:
-        remaining, quota, binding = min(applied, key=_room)
+        remaining, quota, binding = min(applied, key=lambda one: one[0] / (one[1].largest_cost or math.inf))
         remaining = min(remaining, quota.largest_cost)
         found = [(LEGACY_LIMIT, b"%d" % quota.largest_cost), (LEGACY_REMAINING, b"%d" % remaining)]
         if math.isfinite(reset := quota.full_after(remaining, binding)):
@@ -279,8 +275,3 @@ class Prepared:
 def _least(seconds: float | None) -> int | None:
     """Return the least `Retry-After`; None: there is none."""
     return None if (whole := whole_seconds(seconds)) is None else max(1, whole)
-
-
-def _room(rule: tuple[int, Quota, int | None]) -> float:
-    remaining, quota, _ = rule
-    return remaining / quota.largest_cost if quota.largest_cost else 0.0

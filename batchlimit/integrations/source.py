@@ -67,16 +67,12 @@ class LimiterSupply(Generic[L]):
         if is_early:
             self.limiter = self._make()
 
-    def made(self) -> L | None:
-        """Return the limiter, if there is one."""
-        return vars(self).get("limiter")
-
     def __getattr__(self, name: str) -> L:
         """Make the limiter, which is not there yet: so that each request reads an attribute, and calls nothing."""
         if name != "limiter":
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
         with self._lock:
-            if self.made() is None:
+            if name not in vars(self):
                 self.limiter = self._make()
             return self.limiter
 

@@ -14,7 +14,6 @@ from batchlimit.integrations.enforcement.plan import (
     EXEMPT,
     Bill,
     Charged,
-    Left,
     Plans,
     RequestPlan,
     RouteLimit,
@@ -184,7 +183,7 @@ class Enforcement(Generic[L]):
             bill = plan.bill(identity)
         except Exception:  # noqa: BLE001  the identity is the user's
             return None
-        left: Left | None = None
+        left = None
         try:
             left = self._limiter().take_leased(bill.costs)
         except Exception:  # noqa: BLE001  such as a limiter that cannot be made: the steps find it again, and say so

@@ -12,14 +12,7 @@ from batchlimit import BatchLimitError, Decision, RateLimited, StoreUnavailable
 from batchlimit.base.steps import Steps
 from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters, Tally
-from batchlimit.integrations.enforcement.outcome import (
-    AGAIN,
-    Outcome,
-    Refusal,
-    Response,
-    in_shadow,
-    refuse,
-)
+from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, Response, in_shadow, refuse
 from batchlimit.integrations.enforcement.plan import Bill, Charged, Left, read_decisions
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
@@ -104,14 +97,9 @@ class Charging:
     __slots__ = ("_admits_unidentified", "_counters", "_fields", "_limiter", "underway")
 
     def __init__(
-        self,
-        limiter: Callable[[], Any],
-        counters: Counters,
-        fields: Fields,
-        underway: Underway,
-        *,
-        admits_unidentified: bool,
-    ) -> None:
+        self, limiter: Callable[[], Any], counters: Counters, fields: Fields, underway: Underway,
+        *, admits_unidentified: bool,
+    ) -> None:  # fmt: skip
         self._limiter, self._counters, self._fields, self.underway = limiter, counters, fields, underway
         self._admits_unidentified = admits_unidentified
 

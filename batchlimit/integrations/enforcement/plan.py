@@ -30,7 +30,7 @@ class Tariff:
     """Rules that are charged together, each at a fixed cost.
 
     `tally` counts who is charged to exactly these (None: each rule is counted for itself). `write` returns the keys, a
-    line each, of the values by `names`.
+    line each, of the values by `names`: those of the fields in the keys.
     """
 
     __slots__ = ("costs", "is_special", "names", "prepared", "rules", "tally", "write")
@@ -38,7 +38,6 @@ class Tariff:
     def __init__(
         self, rules: Sequence[Rule], costs: Sequence[int], tally: Tally | None = None, names: Sequence[str] = ()
     ) -> None:
-        """`names` are those of the fields in the keys."""
         self.rules, self.costs, self.tally, self.names = rules, costs, tally, names
         self.is_special = any(rule.mode != "enforce" or rule.charge is not None for rule in rules)
         keys = "\n".join([rule.key for rule in rules])  # none of them has a line break
@@ -99,8 +98,7 @@ def read_decisions(decisions: dict[str, Decision]) -> tuple[str | None, Left, bo
     for key, each in decisions.items():
         if not each.allowed:
             return key, left, is_odd
-        if each.source in _ODD:
-            is_odd = True
+        is_odd = is_odd or each.source in _ODD
         left[key] = each.remaining, each.quota, each.binding
     return None, left, is_odd
 

@@ -35,9 +35,9 @@ class MultiplexedConnection(asyncio.Protocol):
         self._feed, self._next_reply = parser.feed, parser.gets
         self._transport: asyncio.WriteTransport = self._writer.transport  # a writer that is dropped closes it
         self._loop = asyncio.get_running_loop()
-        self._outbox: list[tuple[bytes, _Answer]] = []
+        self._outbox: list[tuple[bytes, _Reply]] = []
         self._is_turn = False  # whether a command was sent in this turn of the loop
-        self._asked: deque[_Answer] = deque()
+        self._asked: deque[_Reply] = deque()
         self.is_open = True  # it takes more calls: it is connected, and no caller gave up waiting for a reply
         self._error: Exception | None = None  # why it was ended
         self._lost: asyncio.Future[None] = self._loop.create_future()
@@ -59,7 +59,7 @@ class MultiplexedConnection(asyncio.Protocol):
         """
         if not self.is_open:  # it ended before its first use: no reply would ever come
             raise (self._error or redis.ConnectionError(_CLOSED)).with_traceback(None)
-        answer = _Answer(loop=self._loop)
+        answer = _Reply(loop=self._loop)
         answer.connection = self
         self._outbox.append((command, answer))
         if not self._is_turn:
@@ -101,9 +101,8 @@ class MultiplexedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        error = self._error = self._error or redis.ConnectionError(
-            _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
-        )
+        why = _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
+        error = self._error = self._error or redis.ConnectionError(why)
         for answer in self._unanswered():
             if not answer.done():
                 answer.set_exception(error)
@@ -111,7 +110,7 @@ class MultiplexedConnection(asyncio.Protocol):
         self._outbox.clear()
         self._lost.set_result(None)
 
-    def _unanswered(self) -> "tuple[_Answer, ...]":
+    def _unanswered(self) -> "tuple[_Reply, ...]":
         return *self._asked, *(answer for _, answer in self._outbox)
 
     # A signal handler may raise between any two lines. Then nobody knows whose the next reply is: the connection ends.
@@ -136,7 +135,7 @@ class MultiplexedConnection(asyncio.Protocol):
         self._transport.abort()
 
 
-class _Answer(asyncio.Future[Any]):
+class _Reply(asyncio.Future[Any]):
     """The reply to one command. After a caller gave it up, its connection takes no more calls."""
 
     __slots__ = ("connection",)
