@@ -46,13 +46,13 @@ class DormantKeys:
     grows, with a million keys; a single dict for all took 70 ms.
     """
 
-    __slots__ = ("_at_most", "_idle_after", "_most", "_room", "_shelves")
+    __slots__ = ("_idle_after", "_most", "_others", "_room", "_shelves")
 
     def __init__(self, idle_after: float, most: int) -> None:
         """`most` bounds the keys in memory, those in use included; `idle_after` is in seconds."""
         self._idle_after, self._most, self._room = idle_after, most, max(1, most // _SHELVES)
         self._shelves: tuple[Shelf, ...] = (Shelf(-math.inf),)  # the newest is first
-        self._at_most = 0  # no fewer than there are; counted anew with each shelf
+        self._others = 0  # no fewer than there are on all others; counted anew with each shelf
 
     def __len__(self) -> int:
         # Not a counter: an interrupt between a change and its count would leave it wrong for ever.
@@ -70,20 +70,19 @@ class DormantKeys:
         """
         if (idle_at := used + self._idle_after) <= now or not packed:
             return math.inf
-        if self._at_most + in_use + len(packed) > self._most:
+        shelf = self._shelves[0]
+        there = len(shelf.snapshots)
+        if there + self._others + in_use + len(packed) > self._most:
             packed = dict(list(packed.items())[-max(1, self._most - in_use) :])
             self.make_room(in_use, len(packed))
-        shelf = self._shelves[0]
-        if (now > shelf.until or len(shelf.snapshots) >= self._room) and len(self._shelves) < _MOST_SHELVES:
-            shelf = Shelf(now + self._idle_after / _SHELVES)
+            there = len(shelf.snapshots)
+        if (now > shelf.until or there >= self._room) and len(self._shelves) < _MOST_SHELVES:
+            shelf, there, self._others = Shelf(now + self._idle_after / _SHELVES), 0, len(self)
             self._shelves = shelf, *self._shelves
-            self._at_most = len(self)
-        is_first = not shelf.snapshots
-        self._at_most += len(packed)
         shelf.snapshots.update(packed)
         if idle_at > shelf.idle_at:
             shelf.idle_at = idle_at
-        return idle_at if is_first else math.inf
+        return math.inf if there else idle_at
 
     def take(self, key: str) -> KeySnapshot | None:
         """Remove the snapshot of a key that is used again, and return it; None: there is none."""
@@ -98,9 +97,9 @@ class DormantKeys:
 
         As many as come at most, or eight: so too many become fewer, and no call takes long for that.
         """
-        others = used + coming
-        if self._at_most + others > self._most:
-            for _ in range(min(len(self) + others - self._most, max(coming, _FEW_LEAVE))):
+        used += coming
+        if len(self._shelves[0].snapshots) + self._others + used > self._most:
+            for _ in range(min(len(self) + used - self._most, max(coming, _FEW_LEAVE))):
                 self._drop_one()
 
     def forget_idle(self, now: float) -> float:

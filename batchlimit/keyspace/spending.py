@@ -146,15 +146,14 @@ class Spending(Generic[E]):
         if isinstance(outcome, tuple):
             if len(outcome) != len(begun):
                 raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
-            all_charged = True
+            all_charged = is_charged(outcome)
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
-                all_charged &= spent.is_charged
-            if all_charged:
-                for each in begun:
+                if all_charged:
                     self._answered(each)
-                    self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)
+                    self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch)
                     kept[each.place] = each.packed(now)
+            if all_charged:
                 return outcome
         self.end(begun)
         return outcome

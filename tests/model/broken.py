@@ -383,7 +383,7 @@ BREAKS = {
         Break(
             "spends are not counted",
             "keyspace.spending:Spending.hear_of",
-            "self._settled(each.code, each.message.cost, 0 < each.epoch != each.spent.epoch)",
+            "self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch)",
             "pass",
             "one spends",
         ),

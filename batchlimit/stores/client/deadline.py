@@ -9,6 +9,7 @@ A task's call has a watch, which stands still while the call waits for a connect
 answer, and that time is not the server's.
 """
 
+import math
 import select
 import socket
 import threading
@@ -66,7 +67,8 @@ class RespSocket:
     def __init__(self, connected: socket.socket, error: Callable[[str], Exception] = redis.ResponseError) -> None:
         """Take a connected socket, whose timeout holds for callers without a deadline; `error` makes exceptions."""
         self._socket = connected
-        self._default_timeout = connected.gettimeout()  # without a deadline
+        timeout = connected.gettimeout()
+        self._default_timeout = math.inf if timeout is None else timeout  # without a deadline
         self._reader = reader(error)
         self._buffer = bytearray(_MOST)  # kept: to make one for each reply takes 2 us
         self._poll = select.poll()
@@ -88,17 +90,18 @@ class RespSocket:
         self._is_busy = True
         until = current_deadline()  # read once: a process that was stopped meanwhile keeps its deadline
         self._send(packed, until)
-        replies: list[Any] = []
         # Only the first read gets the moment: a server that sends byte by byte would have it for each.
         self._receive(until, _MOMENT)
-        while len(replies) < answers:
+        replies: list[Any] = []
+        while True:
             reply = self._reader.gets()
             if reply is NOTHING:
                 self._receive(until)
             elif not isinstance(reply, PUSH):
                 replies.append(reply)
-        self._is_busy = False
-        return replies
+                if len(replies) == answers:
+                    self._is_busy = False
+                    return replies
 
     def read(self, seconds: float) -> Any:
         """Return what a server publishes; None if there was nothing for so many seconds."""
@@ -136,11 +139,10 @@ class RespSocket:
 
     def _wait(self, poll: select.poll, until: float | None, least: float) -> None:
         """Wait until the deadline, and so many seconds at least; without one, for the socket's own timeout."""
-        timeout = self._default_timeout
+        left = self._default_timeout
         if until is not None:
-            left = max(until - time.monotonic(), least)
-            timeout = left if timeout is None else min(left, timeout)
-        if (timeout is not None and timeout < 0.0) or not poll.poll(None if timeout is None else 1000 * timeout):
+            left = min(left, max(until - time.monotonic(), least))
+        if left < 0.0 or not poll.poll(1000 * left if left < math.inf else None):
             raise TimeoutError("timed out")
 
 

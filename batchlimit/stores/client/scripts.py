@@ -187,23 +187,20 @@ class SpendScript:
 
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
         """Return what became of the groups; they were `sent` then, by time.monotonic()."""
-        self._clocks.hear(server, reply[1], sent)
+        numbers = iter(reply)
+        rules = next(numbers)
+        self._clocks.hear(server, next(numbers), sent)
         found: list[tuple[Spent, ...] | None] = []
-        at = 2
         for group in groups:
             spent = []
-            for each in group:
-                verdict, wait, epoch, level = reply[at : at + 4]
+            for each, verdict, wait, epoch, level in zip(group, numbers, numbers, numbers, numbers):  # noqa: B905
                 levels: tuple[float, ...] = (level / 1000,)
-                at += 4
                 if each.quota.also:  # apart, for nearly no quota has any
-                    ends = at + len(each.quota.also)
-                    levels += tuple([level / 1000 for level in reply[at:ends]])
-                    at = ends
+                    levels += tuple([next(numbers) / 1000 for _ in each.quota.also])
                 if verdict != _ELSE:
                     spent.append(spent_of((verdict == _CHARGED, wait / _SECOND, epoch, levels)))
             found.append(tuple(spent) if len(spent) == len(group) else None)
-        return SpendReply(reply[0], found)
+        return SpendReply(rules, found)
 
 
 def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
