@@ -28,7 +28,7 @@ from benchmarks.figures import Figure, report
 
 HIT, REFUSAL = "a hit", "a refusal from memory"
 UNUSED, IN_USE = "a miss, the key not in use", "a miss, the key in use"
-AT_MOST = {UNUSED: (20, 61), IN_USE: (21, 110)}
+AT_MOST = {UNUSED: (19, 53), IN_USE: (21, 110)}
 """Files and functions that a miss may pass, which spends, or leases; any other call passes one."""
 _PACKAGE = Path(batchlimit.__file__).parent
 _QUOTAS = {"dry": "1/hour", "*": "1_000_000/s burst 1_000_000"}
@@ -104,7 +104,7 @@ def threads(url: str) -> dict[str, Passed]:
         return {
             HIT: _least(_seen(partial(rich.try_acquire, "hot")) for _ in range(_TRIES)),
             REFUSAL: _least(_seen(partial(rich.try_acquire, "dry")) for _ in range(_TRIES)),
-            UNUSED: _least(_seen(partial(poor.try_acquire, f"new-{n}")) for n in range(_TRIES)),
+            UNUSED: _least(_seen(partial(rich.try_acquire, f"new-{n}")) for n in range(_TRIES)),
             IN_USE: _least(seen_in_use() for _ in range(_TRIES)),
         }
 
@@ -130,7 +130,7 @@ async def _tasks(url: str) -> dict[str, Passed]:
         return {
             HIT: _least([await _seen_awaited(rich, "hot") for _ in range(_TRIES)]),
             REFUSAL: _least([await _seen_awaited(rich, "dry") for _ in range(_TRIES)]),
-            UNUSED: _least([await _seen_awaited(poor, f"new-{n}") for n in range(_TRIES)]),
+            UNUSED: _least([await _seen_awaited(rich, f"new-{n}") for n in range(_TRIES)]),
             IN_USE: _least([await seen_in_use() for _ in range(_TRIES)]),
         }
 

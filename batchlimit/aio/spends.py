@@ -6,10 +6,12 @@ What is asked in one turn of the event loop goes in one call.
 import asyncio
 import contextlib
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextvars import Context
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from batchlimit.aio import store_calls
@@ -20,7 +22,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import LimiterClosed, StoreUnavailable
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest, of_each
+from batchlimit.keyspace.base_registry import CLOSED
+from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, longest, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 Start = Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"]
 Call = tuple[Sequence[KeySpend], "asyncio.Future[Outcome]"]
 """The spends of one caller, and what it waits for."""
+_BEGUN = itemgetter(0)
 _FEW, _MOST = 32, 128
 """Buckets that go in one call: half of those that wait, within these bounds, unless one group has more. So the server
 runs one call while the next is written: 64 tasks decide a fifth to a third more often than in one call. And others wait
@@ -59,7 +63,8 @@ class Spends:
         if not self._store.spends:
             return None
         check_key(key)
-        self._registry.check_open()
+        if self._registry.closed:
+            raise LimiterClosed(CLOSED)
         if (spend := self._spending.begin_one(key, cost)) is None or (outcome := await self._spend([spend])) is None:
             return None
         return spend if spend.spent.is_charged else await self._in_vain(spend, outcome, until, priority)
@@ -70,7 +75,8 @@ class Spends:
             return None
         for key in costs:
             check_key(key)
-        self._registry.check_open()
+        if self._registry.closed:
+            raise LimiterClosed(CLOSED)
         begun = self._spending.begin(costs)
         if begun is None or not isinstance(outcome := await self._spend(begun), tuple):
             return None
@@ -101,7 +107,8 @@ class Spends:
                 if not call[1].cancel() and not call[1].cancelled():  # it came before its caller could wake
                     self._undo(begun, call[1].result())
             raise
-        self._registry.check_open()  # whoever closes the limiter meanwhile fails its callers
+        if self._registry.closed:
+            raise LimiterClosed(CLOSED)  # whoever closes the limiter meanwhile fails its callers
         return outcome
 
     def _flush(self) -> None:
@@ -155,21 +162,27 @@ class Spends:
     def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:
         """Settle calls, and wake their callers."""
         kept: dict[str, bytes] = {}
+        now = self._clock()
         try:
             for (begun, answer), outcome in those:
-                self._settle(begun, answer, outcome, kept)
+                self._settle(begun, answer, outcome, now, kept)
         except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
             asyncio.get_running_loop().call_soon(self._tell, those, context=Context())
             raise
         finally:
-            if (idle_at := self._spending.keep(kept)) < math.inf:
+            if (idle_at := self._spending.keep(kept, now)) < math.inf:
                 self._idle(idle_at)
 
     def _settle(
-        self, begun: Sequence[KeySpend], answer: "asyncio.Future[Outcome]", outcome: Outcome, kept: dict[str, bytes]
+        self,
+        begun: Sequence[KeySpend],
+        answer: "asyncio.Future[Outcome]",
+        outcome: Outcome,
+        now: float,
+        kept: dict[str, bytes],
     ) -> None:
         try:
-            in_time = self._spending.hear_of(begun, outcome, kept)
+            in_time = self._spending.hear_of(begun, outcome, now, kept)
         except BaseException:  # a signal handler of the user's own: the caller asks again
             if not answer.done():
                 answer.set_result(None)
@@ -200,17 +213,12 @@ class Spends:
 
 def _portion(waiting: Sequence[Call], most: int) -> Sequence[Call]:
     """Return the first of them, with no more buckets than that, or one call."""
-    calls = buckets = 0
-    for begun, _ in waiting:
-        buckets += len(begun)
-        if calls and buckets > most:
-            break
-        calls += 1
-    return waiting[:calls]
+    buckets = list(accumulate(map(len, map(_BEGUN, waiting[:most]))))
+    return waiting[: max(1, bisect_right(buckets, most))]
 
 
 def _groups(calls: Sequence[Call]) -> Groups:
-    return [[each.message for each in begun] for begun, _ in calls]
+    return [list(map(MESSAGE, begun)) for begun, _ in calls]
 
 
 def _answers(reply: object, calls: Sequence[Call]) -> bool:

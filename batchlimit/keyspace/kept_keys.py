@@ -78,7 +78,7 @@ class DormantKeys:
             there = len(shelf.snapshots)
         if (now > shelf.until or there >= self._room) and len(self._shelves) < _MOST_SHELVES:
             shelf, there, self._others = Shelf(now + self._idle_after / _SHELVES), 0, len(self)
-            self._shelves = shelf, *self._shelves
+            self._shelves = (shelf, *[each for each in self._shelves if each.snapshots])
         shelf.snapshots.update(packed)
         if idle_at > shelf.idle_at:
             shelf.idle_at = idle_at

@@ -23,6 +23,7 @@ from batchlimit.reservoir.waiter import Fetch
 Outcome = tuple[Spent, ...] | StoreUnavailable | None
 """What became of the spends of one call; None: a bucket is leased of, so `take` has to say what is there."""
 
+MESSAGE = attrgetter("message")
 _IS_CHARGED = attrgetter("is_charged")
 _UNHEARD = Spent(False, 0.0, 0, ())
 
@@ -44,11 +45,9 @@ def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
-    __slots__ = (
-        "__weakref__", "code", "demand", "epoch", "key", "me", "message", "place", "sent", "snapshot", "spent",
-    )  # fmt: skip
     me: "ref[KeySpend]"
     """Belongs to Spending: what it knows a spend by whose answer is awaited."""
+    spent = _UNHEARD
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
 
@@ -70,7 +69,6 @@ class KeySpend:
         """
         self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
         self.demand, self.snapshot = demand, snapshot
-        self.spent = _UNHEARD
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""

@@ -135,12 +135,11 @@ class Spending(Generic[E]):
         demand.observe(cost, now)
         return demand
 
-    def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, kept: dict[str, bytes]) -> Outcome:
+    def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, now: float, kept: dict[str, bytes]) -> Outcome:
         """Take in what became of the spends of one call, and return it; None: it came too late to be of use.
 
         What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
-        now = self._clock()
         if now - begun[0].sent > self.patience and any(_is_late(each, now) for each in begun):
             outcome = None
         if isinstance(outcome, tuple):
@@ -166,11 +165,11 @@ class Spending(Generic[E]):
                 self._settled(each.code, -each.message.cost, False)
         return is_late
 
-    def keep(self, kept: dict[str, bytes]) -> float:
+    def keep(self, kept: dict[str, bytes], now: float) -> float:
         """Remember keys that were spent at just now; return the instant at which to forget one (inf: no need)."""
         if not kept:
             return math.inf
-        now, used = self._clock(), self._entries
+        used = self._entries
         if now >= self._counts_at:
             self._instance.count.learn(1, now)
             self._counts_at = now + _COUNTED

@@ -9,14 +9,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, Settled, is_charged, longest, of_each
+from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.keyspace.base_registry import CLOSED
+from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, longest, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import Constant
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST = 128
 """Buckets that go in one call, unless one group has more: a server takes 8 us for each, and others wait."""
-_MESSAGE = attrgetter("message")
 _PATIENCE = 2.0
 """Seconds, beside two deadlines. A thread that leads for longer may have been interrupted, so another one leads too."""
 
@@ -140,14 +139,16 @@ class Spends:
                     place.outcome, place.is_late = None, True
         if place.is_late:  # the caller asks again
             self.refund({each.key: each.message.cost for each in place.begun})
-        self._registry.check_open()  # whoever closes the limiter meanwhile fails its callers
+        if self._registry.closed:
+            raise LimiterClosed(CLOSED)  # whoever closes the limiter meanwhile fails its callers
         return place
 
     def _send(self, place: _Place, costs: Mapping[str, int]) -> None:
         """Begin, unless a key needs its entry, and lead or wait until all is settled."""
         try:
             with not_reentered(self._lock):
-                self._registry.check_open()
+                if self._registry.closed:
+                    raise LimiterClosed(CLOSED)
                 if (begun := self._spending.begin(costs)) is None:
                     return
                 place.begun = begun
@@ -184,7 +185,7 @@ class Spends:
     def _lead(self, place: _Place) -> None:
         """Ask for all whom it leads, settle what came of it, and wake them."""
         asked = (place, *place.others)
-        groups = [list(map(_MESSAGE, each.begun)) for each in asked]
+        groups = [list(map(MESSAGE, each.begun)) for each in asked]
         try:
             reply = self._store.spend(groups, self._spending.looks)
         except StoreUnavailable as error:
@@ -202,15 +203,16 @@ class Spends:
     def _settle(self, asked: Sequence[_Place], outcomes: Sequence[Outcome]) -> float:
         """Take in what became of several calls, and return when to forget their keys. Requires the lock."""
         kept: dict[str, bytes] = {}
+        now = self._clock()
         for each, outcome in zip(asked, outcomes, strict=True):
             if each.is_told:  # it waited for long, and two leaders asked for it
                 continue
-            each.outcome = self._spending.hear_of(each.begun, outcome, kept)
+            each.outcome = self._spending.hear_of(each.begun, outcome, now, kept)
             each.is_late, each.is_told = each.outcome is None and is_charged(outcome), True
             self._waiting.pop(each, None)
             if self._leader is each:  # or it was about to lead
                 self._leader = None
-        return self._spending.keep(kept)
+        return self._spending.keep(kept, now)
 
     def _leave(self, place: _Place) -> None:
         with not_reentered(self._lock):

@@ -49,7 +49,7 @@ def test_a_take_that_the_network_held_up_charges_nothing(
         relay.drop()
         with pytest.raises(StoreUnavailable):
             limiter.decide("key", 3)
-        latest, before = store._clocks.latest("", 0.0), asked(client)
+        latest, before = int(store._clocks.latest("", 0.0)), asked(client)
         until(lambda: client.time()[0] * 1e6 + client.time()[1] > latest)
         relay.restore()
         until(lambda: asked(client) > before)
@@ -74,7 +74,7 @@ def test_a_late_take_leaves_no_bucket(valkey: Server, valkey_store: RedisStore, 
     valkey_store.take("other", FIVE, Ask("a", 1, 1, 1, 1))  # the script is there
     with valkey.client(decode_responses=True) as client:
         name = bucket_name(prefix, "key")
-        late = take_arguments(FIVE, Ask("a", 1, 1, 1, 1), seen, 1.0)
+        late = take_arguments(FIVE, Ask("a", 1, 1, 1, 1), seen, "1")
         seconds, _ = client.time()
         assert client.evalsha(digest("take"), 1, name, *late)[0] // 10**6 - seconds in (0, 1)
         assert not client.exists(name)

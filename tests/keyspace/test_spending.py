@@ -123,8 +123,8 @@ class Keys:
     def settled_with(self, begun: Sequence[KeySpend], outcome: Outcome) -> tuple[Outcome, float]:
         """Return what is of use of the outcome, and when to forget the keys."""
         kept = dict[str, bytes]()
-        outcome = self.spending.hear_of(begun, outcome, kept)
-        return outcome, self.spending.keep(kept)
+        outcome = self.spending.hear_of(begun, outcome, self.clock(), kept)
+        return outcome, self.spending.keep(kept, self.clock())
 
     def known(self, key: str = "ann") -> KeySnapshot | None:
         """What is known of a key; it stays known."""

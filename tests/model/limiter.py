@@ -431,8 +431,8 @@ class Limiter:
         if answer is not None:
             self.keyspace.spending.hear(answer[1])  # type: ignore[index]
         kept = dict[str, bytes]()
-        outcome = self.keyspace.spending.hear_of(begun, outcome, kept)
-        self.keyspace.spending.keep(kept)
+        outcome = self.keyspace.spending.hear_of(begun, outcome, self.clock(), kept)
+        self.keyspace.spending.keep(kept, self.clock())
         caller.begun = None
         if is_charged(outcome):
             self._end(caller)

@@ -91,8 +91,8 @@ class Limiter(Process):
 
     def _settle(self, spend: KeySpend, outcome: Outcome, call: _Call) -> None:
         kept = dict[str, bytes]()
-        told = self._spending.hear_of([spend], outcome, kept)
-        self._tidy_at(self._spending.keep(kept))
+        told = self._spending.hear_of([spend], outcome, self.clock(), kept)
+        self._tidy_at(self._spending.keep(kept, self.clock()))
         if is_charged(told):
             self._spend(call.cost)
             call.then(True)

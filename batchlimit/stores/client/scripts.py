@@ -102,7 +102,7 @@ def bucket_name(prefix: str, key: str) -> str:
     return "{" + prefix + ":" + key + "}"
 
 
-def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: float = math.inf) -> list[str | bytes]:
+def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: str = "") -> list[str | bytes]:
     """Return ARGV of take.lua, which sees the hash of overrides named in `seen`, and does nothing from `latest` on."""
     instance, seq, need, queued, want, held, back, max_wait, age, epoch, fill, trip, *rest, look, refused, shadow = ask
     numbers = (seq, age * _SECOND, epoch, fill, need, queued, want, held, back, trip * _SECOND)
@@ -110,8 +110,8 @@ def take_arguments(quota: Quota, ask: Ask, seen: Sequence[str] = (), latest: flo
     if max_wait or refused or shadow or rest != _USUAL:
         told += f" {round(max_wait * _SECOND)} {rest[0]} {rest[1]} {rest[2]} {refused} {shadow}"
     found: list[str | bytes] = [quota.encoded, instance, told, *(seen if look else ())]
-    if latest < math.inf:
-        found += [""] * (4 - len(found)) + ["%d" % latest]  # noqa: UP031
+    if latest:
+        found += [""] * (4 - len(found)) + [latest]
     return found
 
 
@@ -131,9 +131,10 @@ class ServerClocks:
     def __init__(self) -> None:
         self._ahead: dict[str, float] = {}  # us, by server: its clock less time.monotonic()
 
-    def latest(self, server: str, within: float) -> float:
-        """Return what a server's clock shows in so many seconds (us; inf: nobody knows)."""
-        return (time.monotonic() + within) * _SECOND + self._ahead.get(server, math.inf)
+    def latest(self, server: str, within: float) -> str:
+        """Return what a server's clock shows in so many seconds (us; "": nobody knows)."""
+        instant = (time.monotonic() + within) * _SECOND + self._ahead.get(server, math.inf)
+        return "%d" % instant if instant < math.inf else ""  # noqa: UP031  an f-string takes a quarter more
 
     def hear(self, server: str, clock: float, sent: float = -math.inf) -> None:
         """Take in what a server's clock showed when it answered a call that was `sent` then, by time.monotonic()."""
@@ -163,11 +164,11 @@ class SpendScript:
 
         An instant of the server (us) goes with it, from which on nothing is charged.
         """
-        latest, usual = self._clocks.latest(server, within), groups[0][0].age
+        usual = groups[0][0].age
         names: list[str] = []
         found: list[str | bytes] = [
             self._seen if look else "",
-            "%d" % latest if latest < math.inf else "",  # noqa: UP031
+            self._clocks.latest(server, within),
             "%d" % (usual * _SECOND),  # noqa: UP031  an f-string takes a quarter more
         ]
         soon = usual + 0.5  # of quotas that were set at once: the bucket counts their ages in whole seconds
@@ -187,19 +188,19 @@ class SpendScript:
 
     def read(self, reply: Sequence[int], groups: Groups, server: str, sent: float) -> SpendReply:
         """Return what became of the groups; they were `sent` then, by time.monotonic()."""
-        numbers = iter(reply)
-        rules = next(numbers)
-        self._clocks.hear(server, next(numbers), sent)
+        rules, clock, *told = reply
+        self._clocks.hear(server, clock, sent)
         found: list[tuple[Spent, ...] | None] = []
+        numbers = iter(told)
         for group in groups:
-            spent = []
+            is_plain, spent = True, []
             for each, verdict, wait, epoch, level in zip(group, numbers, numbers, numbers, numbers):  # noqa: B905
                 levels: tuple[float, ...] = (level / 1000,)
                 if each.quota.also:  # apart, for nearly no quota has any
                     levels += tuple([next(numbers) / 1000 for _ in each.quota.also])
-                if verdict != _ELSE:
-                    spent.append(spent_of((verdict == _CHARGED, wait / _SECOND, epoch, levels)))
-            found.append(tuple(spent) if len(spent) == len(group) else None)
+                is_plain &= verdict != _ELSE
+                spent.append(spent_of((verdict == _CHARGED, wait / _SECOND, epoch, levels)))
+            found.append(tuple(spent) if is_plain else None)
         return SpendReply(rules, found)
 
 
