@@ -164,8 +164,8 @@ class Spends:
         kept: dict[str, bytes] = {}
         now = self._clock()
         try:
-            for (begun, answer), outcome in those:
-                self._settle(begun, answer, outcome, now, kept)
+            for call, outcome in those:
+                self._settle(call, outcome, now, kept)
         except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
             asyncio.get_running_loop().call_soon(self._tell, those, context=Context())
             raise
@@ -173,14 +173,8 @@ class Spends:
             if (idle_at := self._spending.keep(kept, now)) < math.inf:
                 self._idle(idle_at)
 
-    def _settle(
-        self,
-        begun: Sequence[KeySpend],
-        answer: "asyncio.Future[Outcome]",
-        outcome: Outcome,
-        now: float,
-        kept: dict[str, bytes],
-    ) -> None:
+    def _settle(self, call: Call, outcome: Outcome, now: float, kept: dict[str, bytes]) -> None:
+        begun, answer = call
         try:
             in_time = self._spending.hear_of(begun, outcome, now, kept)
         except BaseException:  # a signal handler of the user's own: the caller asks again
