@@ -8,7 +8,7 @@ from batchlimit.base.redaction import shown
 from batchlimit.base.setting import of_kind
 from batchlimit.base.steps import Steps
 from batchlimit.base.waiting import deadline
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter, Outcome
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import HELD, BasePermit
@@ -45,10 +45,14 @@ def rank_of(options: Mapping[str, Any]) -> int:
     return min(max(priority, 1), MOST_URGENT) if isinstance(priority, int) else 1
 
 
-def give_back(permit: Any) -> None:
-    """Complete a permit with which no call was made; a second time it changes nothing."""
+def give_back(permit: Any, outcome: Outcome = Outcome.IGNORED) -> None:
+    """Complete a permit by what its call told about the load, if one was made; a second time it changes nothing."""
     if isinstance(permit, BaseSharedPermit):
         permit.release()
+    elif outcome is Outcome.SUCCESS:
+        permit.success()
+    elif outcome is Outcome.DROPPED:
+        permit.drop()
     else:
         permit.ignore()
 

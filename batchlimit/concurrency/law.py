@@ -168,6 +168,9 @@ class WrappingLaw:
     def __init__(self, law: Law) -> None:
         self.law = law  # that decides
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.law!r}>"
+
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""

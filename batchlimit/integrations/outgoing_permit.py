@@ -8,18 +8,9 @@ from typing import Any
 
 from batchlimit import AsyncRateLimiter, Queue
 from batchlimit.admission import Admission, AsyncAdmission
-from batchlimit.admission.permit import LimiterByKey
-from batchlimit.concurrency import (
-    AsyncKeyedConcurrencyLimiter,
-    AsyncPermit,
-    AsyncPermits,
-    Keyed,
-    KeyedConcurrencyLimiter,
-    Law,
-    Outcome,
-    Permit,
-    Permits,
-)
+from batchlimit.admission.permit import LimiterByKey, give_back
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Law, Outcome
+from batchlimit.shared.permit import BaseSharedPermit
 
 Concurrency = int | Callable[[], Law] | LimiterByKey
 """How many requests of a key may be under way at once."""
@@ -47,14 +38,10 @@ class OutgoingPermit:
     def end(self, error: BaseException | None = None) -> None:
         """Give the permit back: nothing of the response will be read, or an error ended it. The first time counts."""
         permit = self._permit
-        if not isinstance(permit, Permit | Permits | AsyncPermit | AsyncPermits):
-            permit.release()
-        elif error is not None:
-            permit.__exit__(type(error), error, None)
+        if error is None or isinstance(permit, BaseSharedPermit):
+            give_back(permit, self.outcome)
         else:
-            {Outcome.SUCCESS: permit.success, Outcome.DROPPED: permit.drop, Outcome.IGNORED: permit.ignore}[
-                self.outcome
-            ]()
+            permit.__exit__(type(error), error, None)
 
     @contextmanager
     def read(self) -> Iterator[None]:

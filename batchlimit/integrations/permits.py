@@ -1,13 +1,14 @@
 """The permits of web requests: what limits them, what a response tells of the load, and the answer to who gets none."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
-from batchlimit.admission.permit import LimiterByKey, check_kind
-from batchlimit.base.setting import functions
+from batchlimit.admission.permit import LimiterByKey, check_kind, give_back
+from batchlimit.base.setting import functions, of_kind, whole
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency import (
     AsyncKeyedConcurrencyLimiter,
@@ -76,27 +77,8 @@ def _asked(name: str, function: Callable[[Any], Any], about: object, check: Call
         return otherwise
 
 
-def _whole(priority: object) -> int:
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise TypeError(f"a priority is a whole number, not {priority!r}")
-    return priority
-
-
-def _text(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a name is a str, not {name!r}")
-    return name
-
-
-def judge(permit: Permit | Permits | AsyncPermit | AsyncPermits, outcome: Outcome) -> None:
-    """Complete a permit by what its request told about the load."""
-    match outcome:
-        case Outcome.SUCCESS:
-            permit.success()
-        case Outcome.DROPPED:
-            permit.drop()
-        case Outcome.IGNORED:
-            permit.ignore()
+_whole = partial(whole, "priority", least=-math.inf, most=math.inf)
+_text = partial(of_kind, "its name", kind=str, what="a str")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +221,7 @@ class WebPermits(PermitSource):
             permit.release()
         else:
             permit.operation = _asked("operation", self._limits.operation, request, _text, "")
-            judge(permit, _asked("outcome", self._limits.outcome, response, Outcome, Outcome.IGNORED))
+            give_back(permit, _asked("outcome", self._limits.outcome, response, Outcome, Outcome.IGNORED))
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:

@@ -92,9 +92,6 @@ class SharedLaw(WrappingLaw):
         super().__init__(law)
         self.after_fork()
 
-    def __repr__(self) -> str:
-        return f"<SharedLaw {self.law!r}>"
-
     def after_fork(self) -> None:
         """Forget who holds the lock: a thread of the parent may have."""
         self._lock, self._is_busy = threading.RLock(), False

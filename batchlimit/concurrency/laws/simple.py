@@ -202,9 +202,6 @@ class Watched(WrappingLaw):
         super().__init__(law)
         self._last: Sample | None = None
 
-    def __repr__(self) -> str:
-        return f"<Watched {self.law!r}>"
-
     def update(self, sample: Sample) -> int:
         """Pass the call on, and remember it."""
         self._last = sample

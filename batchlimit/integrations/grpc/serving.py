@@ -15,7 +15,7 @@ from batchlimit.errors import PermitLost
 from batchlimit.events import log_event
 from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, refused_by_limiter, status
 from batchlimit.integrations.grpc.details import HELD
-from batchlimit.integrations.permits import AnyPermit, judge
+from batchlimit.integrations.permits import AnyPermit
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
 Ended = Callable[[grpc.StatusCode | None, BaseException | None, int], None]
@@ -56,7 +56,7 @@ def completing(permit: AnyPermit, outcome: OutcomeOf) -> Ended:
         if isinstance(permit, SharedPermit | AsyncSharedPermit):
             permit.release()
         elif code is not None:
-            judge(permit, outcome(code))
+            give_back(permit, outcome(code))
         elif error is None:
             permit.success()
         else:
