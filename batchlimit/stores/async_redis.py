@@ -102,7 +102,7 @@ class AsyncRedisStore(BaseRedisStore):
 
     def send_spend(self, groups: Groups, *, look: bool, within: float) -> Sent[SpendReply] | None:
         """See AsyncSender.send_spend."""
-        sent, call = time.monotonic(), self._spending.call(self._prefix, groups, look, within, "")
+        sent, call = time.monotonic(), self._spending.call(groups, look, within, "")
         return self._sent(call, lambda reply: self._spending.read(reply, groups, "", sent))
 
     def _sent(self, call: scripts.Call, read: Callable[[Any], T]) -> Sent[T] | None:
@@ -123,7 +123,7 @@ class AsyncRedisStore(BaseRedisStore):
     async def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
         transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
-        call = self._spending.call(self._prefix, groups, look, within, server)
+        call = self._spending.call(groups, look, within, server)
         return self._spending.read(await self._talk(transport, lambda: transport.run(*call)), groups, server, sent)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:

@@ -62,7 +62,7 @@ class BaseRedisStore(Unique):
         self._seen = () if self.is_cluster else (rules_name(prefix),)
         self.spends_together = not self.is_cluster
         self._clocks, self._within = scripts.ServerClocks(), math.inf  # seconds that somebody waits for an answer
-        self._spending = scripts.SpendScript("".join(self._seen), self._clocks)
+        self._spending = scripts.SpendScript(self._prefix, "".join(self._seen), self._clocks)
 
     def _use(self, transport: Any) -> None:
         self._transport = transport

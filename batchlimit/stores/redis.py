@@ -113,8 +113,9 @@ class RedisStore(BaseRedisStore):
 
     def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
         """See Spender.spend."""
-        transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
-        call = self._spending.call(self._prefix, groups, look, within, server)
+        transport, sent = self._transport, time.monotonic()
+        server = self.part(groups[0][0].key) if self.is_cluster else ""
+        call = self._spending.call(groups, look, within, server)
         return self._spending.read(self._talk(transport, transport.run, *call), groups, server, sent)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:

@@ -93,8 +93,8 @@ class Interpreter:
 
     def spend(self, spend: Spend) -> Spent | None:
         """Spend at the bucket, in a group of its own."""
-        script, groups = SpendScript("", ServerClocks()), [[spend]]
-        _, _, arguments = script.call("", groups, look=False, within=math.inf, server="")
+        script, groups = SpendScript("", "", ServerClocks()), [[spend]]
+        _, _, arguments = script.call(groups, look=False, within=math.inf, server="")
         (group,) = script.read(self.listed("spend", arguments), groups, server="", sent=-math.inf).groups
         return None if group is None else group[0]
 

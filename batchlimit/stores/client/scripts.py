@@ -153,14 +153,14 @@ class ServerClocks:
 class SpendScript:
     """The calls of spend.lua by one store."""
 
-    __slots__ = ("_clocks", "_seen")
+    __slots__ = ("_clocks", "_head", "_seen")
 
-    def __init__(self, seen: str, clocks: ServerClocks) -> None:
-        """`seen` names the hash of overrides ("": the script cannot read it)."""
-        self._seen, self._clocks = seen, clocks
+    def __init__(self, prefix: str, seen: str, clocks: ServerClocks) -> None:
+        """`prefix` is that of the buckets, and `seen` names the hash of overrides ("": the script cannot read it)."""
+        self._head, self._seen, self._clocks = "{" + prefix + ":", seen, clocks
 
-    def call(self, prefix: str, groups: Groups, look: bool, within: float, server: str) -> Call:
-        """Return the call; see Spender.spend. `prefix` is that of the buckets, and `server` has them.
+    def call(self, groups: Groups, look: bool, within: float, server: str) -> Call:
+        """Return the call; see Spender.spend. The buckets are at this `server`.
 
         An instant of the server (us) goes with it, from which on nothing is charged.
         """
@@ -172,7 +172,7 @@ class SpendScript:
             "%d" % (usual * _SECOND),  # noqa: UP031  an f-string takes a quarter more
         ]
         soon = usual + 0.5  # of quotas that were set at once: the bucket counts their ages in whole seconds
-        head = "{" + prefix + ":"
+        head = self._head
         for group in groups:
             size = len(group)
             for key, quota, cost, age, fill, rules, revision in group:

@@ -163,10 +163,11 @@ class DirectTransport(ServerTransport):
             connection = self._make()
         try:
             if isinstance(connection, Deadlined):
-                if connection.resp is None or not connection.resp.is_ready:  # lost while idle, or has something unread
+                resp: Any = connection.resp
+                if resp is None or not resp.is_ready:  # lost while idle, or has something unread
                     connection.disconnect()
                     self._connect(connection)
-                resp: Any = connection.resp
+                    resp = connection.resp
                 return resp.exchange(packed, answers)  # type: ignore[no-any-return]
             self._connect(connection)
             try:  # it may have been lost while idle, or have something unread

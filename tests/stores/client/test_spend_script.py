@@ -19,13 +19,13 @@ class Wire:
     """A server, whose clock is `ahead` (s) of the one here, and the way there and back."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._now, self.ahead, self._script = 1000.0, 1e9, SpendScript("", ServerClocks())
+        self._now, self.ahead, self._script = 1000.0, 1e9, SpendScript("p", "", ServerClocks())
         patch.setattr(scripts, "time", SimpleNamespace(monotonic=lambda: self._now))
 
     def is_charged(self, there: float = QUICK, back: float = QUICK) -> bool:
         """Whether the script charges a spend that takes so long on its way; its answer is read then."""
         groups, sent = [[Spend("k", Quota.parse("9/s"), 1)]], self._now
-        _, _, (_, latest, *_) = self._script.call("p", groups, False, WITHIN, "")
+        _, _, (_, latest, *_) = self._script.call(groups, False, WITHIN, "")
         self._now += there
         clock = int((self._now + self.ahead) * 1e6)
         self._now += back
