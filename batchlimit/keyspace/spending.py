@@ -149,7 +149,8 @@ class Spending(Generic[E]):
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
                 if all_charged:
-                    self._answered(each)
+                    if self._in_flight.get(each.place) is each.me:
+                        del self._in_flight[each.place]
                     self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch)
                     kept[each.place] = each.packed(now)
             if all_charged:
@@ -180,7 +181,8 @@ class Spending(Generic[E]):
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that nothing was charged, or that nobody knows: what was known of the keys is known on."""
         for each in begun:
-            self._answered(each)
+            if self._in_flight.get(each.place) is each.me:
+                del self._in_flight[each.place]
             if each.snapshot is not None and each.place not in self._entries:
                 now, newer = self._clock(), self._dormant.take(each.place)
                 self._dormant.put(each.place, newer or each.snapshot, now, len(self._entries))
@@ -197,10 +199,6 @@ class Spending(Generic[E]):
     def fetch(self, spend: KeySpend) -> Fetch:
         """Return the ask that the entry of its key would have sent in its place."""
         return spend.fetch(self._instance.name, next(self._instance.numbers))
-
-    def _answered(self, spend: KeySpend) -> None:
-        if self._in_flight.get(spend.place) is spend.me:
-            del self._in_flight[spend.place]
 
     def _leases(self, quota: Quota, cost: int, demand: Demand, snapshot: KeySnapshot | None, now: float) -> bool:
         """Whether a lease is worth what it costs, by the demand before this call; or instances lease of the bucket.

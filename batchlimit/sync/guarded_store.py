@@ -75,16 +75,7 @@ class GuardedStore(Guard):
             raise self._outages.refusal(part)
         began = time.monotonic()
         try:
-            try:
-                CALL.until = began + self.deadline
-                if not self._is_prompt:
-                    raise NeedsConnection
-                result = work(*args)
-            except NeedsConnection:  # that may take any time
-                CALL.until = None
-                result = self._in_thread(breaker, work, *args)
-            finally:
-                CALL.until = None
+            result = self._bounded(breaker, began, work, *args)
         except BucketUnavailable as error:
             self._answered(part)
             self._outages.unserved(key, addressed(error, self.address))
@@ -99,7 +90,15 @@ class GuardedStore(Guard):
             self._outages.answered(part)
         return result
 
-    def _in_thread(self, breaker: Breaker, work: Callable[[*Ts], T], *args: *Ts) -> T:
+    def _bounded(self, breaker: Breaker, began: float, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        if self._is_prompt:
+            try:
+                CALL.until = began + self.deadline
+                return work(*args)
+            except NeedsConnection:  # a connection has to be made first
+                pass
+            finally:
+                CALL.until = None
         seconds = self.deadline + self._to_connect()
         try:
             return self._pool.run(partial(_told, work, *args), self.deadline, seconds, lambda: breaker.is_failing)
