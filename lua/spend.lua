@@ -37,28 +37,40 @@ local is_late = ARGV[2] ~= '' and clock >= ARGV[2] + 0
 local reply, at, first, quotas = {-1, clock, 0, 0, 0, 0}, 3, 1, {}
 while first <= #KEYS do
     local group, last, verdict, n = {}, first, is_late and ELSE or CHARGED, first
+    local key, bands, place, tokens, cost, wait, epoch, now, since, kept, used, heard, said, large -- of bucket n
     repeat
-        local key, wanted, line, cost, fill, age = KEYS[n], ARGV[2 * n + 2], ARGV[2 * n + 3], 1, 1, ARGV[3]
-        local bands = quotas[wanted] -- most buckets of one script have the same
+        if n > first then
+            group[n - 1] = {key, bands, place, tokens, cost, wait, epoch, now, since, kept, used, heard, said, large}
+        end
+        local wanted, line, fill, age = ARGV[2 * n + 2], ARGV[2 * n + 3], 1, ARGV[3]
+        key, bands, place, cost = KEYS[n], quotas[wanted], at, 1 -- most buckets of one script have the same quota
         if not bands then
-            local from, text, claim = 1, match(wanted, '^(.-)(@.+)$')
-            bands, text = {text = text and text .. '@' or wanted, claim = claim, older = 0}, text or wanted
-            if claim and not match(claim, '^@0 ') then bands.older = -FAR end
+            local from, text, claim = 1, wanted, match(wanted, '@.+$')
+            bands = {false, text = wanted, older = 0}
+            if claim then
+                text = match(wanted, '^[^@]+')
+                bands.text, bands.claim = text .. '@', claim
+                if not match(claim, '^@0 ') then bands.older = -FAR end
+            end
+            local many = 0
             repeat
-                local amount, seconds, burst, after = match(text, '^(.-)/(%d+):(%d+) ?()', from)
-                bands[#bands + 1], from = {rate = amount / seconds / 1000000, burst = burst + 0}, after
+                local amount, seconds, burst, after = match(text, '^([^/]+)/(%d+):(%d+) ?()', from)
+                many, from = many + 1, after
+                bands[many] = {rate = amount / seconds / 1000000, burst = burst + 0}
             until from > #text
             quotas[wanted] = bands
         end
+        at = at + 3 + #bands
         if line ~= '' then
             local size -- of the group
             cost, size, fill, age = match(line, '^(%d+) (%d+) (%S+) (%d+)$')
+            cost = cost + 0
             if n == first then last = first + size - 1 end
         end
 
         -- What is there: a small bucket, a large one that may become small, none, or something else.
-        local said, large, levels, over, heard
-        local epoch, time, since, kept, used, level = clock, 0, -FAR, -FAR, 0, nil
+        local time, levels, over, level
+        epoch, time, since, kept, used, heard, said, large = clock, 0, -FAR, -FAR, 0, nil, nil, nil
         if verdict ~= ELSE then
             local found = redis.pcall('HMGET', key, 'q', 's', 'quota')
             said, large = found[1], found[3]
@@ -94,37 +106,39 @@ while first <= #KEYS do
         end
 
         if verdict ~= ELSE then
-            epoch = epoch + 0
-            local now, wait, tokens, from = max(time + 0, clock - epoch), 0, {}, 1
+            epoch, time, since, kept = epoch + 0, time + 0, since + 0, kept + 0
+            now, wait, tokens = clock - epoch, 0, {0}
+            if now < time then now = time end
+            local from = 1
             for i = 1, #bands do
-                local band, elapsed = bands[i], now - time
-                local is = level
+                local band, elapsed, is = bands[i], now - time, level
                 if levels then is, from = match(levels, '^(-?%d[%d.e+-]*) ?()', from) end
                 if said or large then is = tonumber(is) else is = floor(band.burst * fill) end
                 if not is then is, verdict = 0, ELSE end
                 if over then
                     is, elapsed = is + min(OVER * band.rate, max(0, band.burst - over - is)), elapsed - OVER
                 end
-                is = is + min(max(0, band.burst - is), elapsed * band.rate)
-                tokens[i], wait = is, max(wait, (cost - is) / band.rate)
+                local room, flow = band.burst - is, elapsed * band.rate
+                if room > 0 then is = is + (flow < room and flow or room) end
+                if is < cost then local lacks = (cost - is) / band.rate; if lacks > wait then wait = lacks end end
+                tokens[i] = is
             end
             if wait > 0 and verdict ~= ELSE then verdict = (said or large) and SHORT or ELSE end -- take begins it
-            since = max(since + 0, floor((now - age - bands.older) / 1000000))
-            group[n] = {bands, tokens, cost, wait, epoch, now, since, kept, used, heard, said, large}
+            local set = floor((now - age - bands.older) / 1000000)
+            if set > since then since = set end
         end
         n = n + 1
     until n > last
 
-    for n = first, last do
-        local bands, tokens, cost, wait, epoch, now, since, kept, used, heard, said, large
-        if verdict ~= ELSE then
-            bands, tokens, cost, wait, epoch, now, since, kept, used, heard, said, large = unpack(group[n], 1, 12)
-        end
+    while true do
+        n = n - 1
         if verdict == CHARGED then
-            local key, whole, instant, to_full, passed = KEYS[n], 0, now, 0, floor((clock - epoch) / 1000)
+            local whole, instant, to_full, passed = 0, now, 0, floor((clock - epoch) / 1000)
             for i = 1, #bands do
-                tokens[i] = tokens[i] - cost
-                to_full = max(to_full, (bands[i].burst - tokens[i]) / bands[i].rate)
+                local band, is = bands[i], tokens[i] - cost
+                local lasts = (band.burst - is) / band.rate
+                tokens[i] = is
+                if lasts > to_full then to_full = lasts end
             end
             if large and large.known > 0 then
                 local levels = format('%.17g', tokens[1])
@@ -161,12 +175,13 @@ while first <= #KEYS do
                 if is_due then call('PEXPIRE', key, kept * 1000 - passed) end
             end
         end
-        reply[at], reply[at + 1], reply[at + 2] = verdict, 0, epoch or 0
+        reply[place], reply[place + 1], reply[place + 2] = verdict, 0, verdict == ELSE and 0 or epoch
         if verdict == SHORT then
-            if wait > 0 then reply[at + 1] = ceil(min(wait, LONGEST * 1000)) + 1 else reply[at] = CHARGED end
+            if wait > 0 then reply[place + 1] = ceil(min(wait, LONGEST * 1000)) + 1 else reply[place] = CHARGED end
         end
-        for i = 1, #quotas[ARGV[2 * n + 2]] do reply[at + 2 + i] = tokens and floor(tokens[i] * 1000) or 0 end
-        at = at + 3 + #quotas[ARGV[2 * n + 2]]
+        for i = 1, #bands do reply[place + 2 + i] = verdict == ELSE and 0 or floor(tokens[i] * 1000) end
+        if n == first then break end
+        key, bands, place, tokens, cost, wait, epoch, now, since, kept, used, heard, said, large = unpack(group[n - 1], 1, 14)
     end
     first = last + 1
 end
