@@ -93,7 +93,8 @@ def attempt(
     """Return the steps that lead to the permit, with the tokens charged; they raise why there is none.
 
     A call holds one of the two while it waits for no other. Before any queue it looks at both, so a caller that is over
-    its rate is refused without a place in a queue. `refund` gives the tokens back, whatever happens meanwhile.
+    its rate is refused without a place in a queue. It charges tokens that are there only where it holds a permit:
+    others would be refused for them, and nobody would use them. `refund` gives tokens back, whatever happens meanwhile.
     """
     clock: Callable[[], float] = rates._clock
     until = deadline(timeout, clock())
@@ -110,7 +111,11 @@ def attempt(
     except ConcurrencyLimited as refusal:
         if not may_wait(refusal):
             raise
-    while permit is None or not (yield from _charged(rates, costs, permit, until)):
+    while True:
+        if permit is None and (yield from _seem_there(rates, costs)):
+            permit = yield acquire(left())
+        if permit is not None and (yield from _charged(rates, costs, permit, until)):
+            break
         yield rates.acquire_all(costs, timeout=left(), priority=priority)
         try:
             permit = yield acquire(0)
@@ -124,6 +129,16 @@ def attempt(
         permit = yield acquire(left())
     started_now(permit)
     return permit
+
+
+def _seem_there(rates: Any, costs: Mapping[str, int]) -> Steps[bool]:
+    """Whether there are tokens for all keys, in memory or at the store; nothing is charged."""
+    now = rates._clock()
+    for key, cost in costs.items():
+        entry = rates._entries.get(key)
+        if (entry is None or not entry.tokens.has(cost, now)) and (yield rates.peek(key)).remaining < cost:
+            return False
+    return True
 
 
 def _charged(rates: Any, costs: Mapping[str, int], permit: Any, until: float) -> Steps[bool]:

@@ -165,6 +165,18 @@ def test_nobody_holds_what_he_does_not_use_while_he_waits(
         runner.run(main())
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_who_finds_no_permit_takes_no_tokens_for_which_others_are_refused(keyed: bool) -> None:
+    """Of four calls three find tokens and one waits for its own; there is a permit for each in time."""
+
+    async def main() -> None:
+        story = Story(1, 3, keyed=keyed, travel=0.01)
+        await story.play([Call(0, 1, 2, 0.05, None, False)] * 4)
+        assert story.spent == 4
+
+    run(main)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_where_both_are_short_everybody_is_admitted_in_the_end(limit: int) -> None:
     """Permits and tokens become free equally often, the hardest case: each call takes a second and a token."""
