@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.bucket.messages import Ask
 from batchlimit.stores.async_redis import AsyncRedisStore
+from batchlimit.stores.client.scripts import SpendScript
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.registry import Registry
@@ -62,7 +63,9 @@ class IsolatedWorld(World):
         for kind in (RedisStore, AsyncRedisStore):
             if isinstance(original, kind):
                 twin = object.__new__(kind)  # on the same connections
-                vars(twin).update(vars(original), _prefix=f"{self._prefix}:{original._prefix}")
+                prefix = f"{self._prefix}:{original._prefix}"
+                spending = SpendScript(prefix, "".join(original._seen), original._clocks)
+                vars(twin).update(vars(original), _prefix=prefix, _spending=spending)
                 return _patient(twin)
         return None
 
