@@ -46,7 +46,7 @@ while first <= #KEYS do
         key, bands, place, cost = KEYS[n], quotas[wanted], at, 1 -- most buckets of one script have the same quota
         if not bands then
             local from, text, claim = 1, wanted, match(wanted, '@.+$')
-            bands = {false, text = wanted, older = 0}
+            bands = {false, text = wanted, older = 0} -- a table that grows is copied: its first place is there at once
             if claim then
                 text = match(wanted, '^[^@]+')
                 bands.text, bands.claim = text .. '@', claim

@@ -6,7 +6,7 @@ The address is that of the peer of the connection, or what proxies that are trus
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from socket import AF_INET, inet_ntop, inet_pton
 from typing import Any, Literal, TypeVar
 
@@ -20,7 +20,6 @@ AsyncIdentify = Callable[[Asked], Identity | Awaitable[Identity | None] | None]
 """Returns them in a task, at once or to be awaited."""
 _FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
 Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
 _NAT64, _SIX_TO_FOUR, _TEREDO = 0x64_FF9B << 64, 0x2002, 0x2001_0000
 """Prefixes of addresses that carry IPv4, as numbers: 64:ff9b::/96 without its last 32 bits, 2002::/16 and 2001::/32."""
 _V4 = 0xFFFF_FFFF
@@ -64,7 +63,10 @@ class TrustedProxies:
             raise TypeError(f"networks are a list of texts, not one text: [{networks!r}]")
         named = list(networks)
         self._trusts_unix = "unix" in named
-        self._networks = tuple(_network(text) for text in named if text != "unix")
+        try:
+            self._networks = tuple([ip_network(text) for text in named if text != "unix"])
+        except ValueError as error:
+            raise ValueError(f"no network of trusted proxies: {error}; write it as '10.0.0.0/8'") from None
         if not named:
             raise ValueError("no proxy is trusted: name networks, or leave `proxies` out")
         if hops is not None and hops < 1:
@@ -199,13 +201,6 @@ def _from_right(value: str, mark: str) -> Iterator[str]:
             yield value[at + 1 : end]
             end = at
     yield value[:end]
-
-
-def _network(text: str) -> Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise ValueError(f"no network of trusted proxies: {error}; write it as '10.0.0.0/8'") from None
 
 
 class FailedIdentity(Mapping[str, object]):

@@ -123,13 +123,14 @@ class Counters:
     """Counts by rule, and has the log told of what an operator should know."""
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
-        self._requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
+        self.requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
         self.has_told = False
         self.rules: dict[str, Tally] = {}
         self.together: dict[tuple[str, ...], Tally] = {}  # those charged to exactly these rules
         self.follow(rules)
         self.checks, self._faults = checks, Faults(clock=clock)
-        self._clock, self._silent_until = clock, clock() + silence
+        self.clock, self._silent_until = clock, clock() + silence
+        self.looks_at = -inf  # when to `look` at the next request
         self._looks = FIRST if checks.is_on("one-key") else 0
         self._constant: dict[str, object] | None = None
 
@@ -140,18 +141,20 @@ class Counters:
         self._of_routes = frozenset(rule.name for rule in rules if not rule.match)
         self._fields = {rule.name: KeyTemplate(rule.key).fields for rule in rules}
 
-    def request(self, identity: Mapping[str, object]) -> None:
-        """Count a request, and look at those who ask; see whether some rule has matched none for too long."""
-        if not next(self._requests) and self.checks.lock is not threading.Lock:
+    def look(self, identity: Mapping[str, object]) -> None:
+        """Look at those who ask first; see whether some rule has matched none for too long."""
+        if self.checks.lock is not threading.Lock:
             self.checks.tell("late-patch")
         if self._looks > 0:
             self._look(identity)
-        if self._clock() >= self._silent_until:
+        if self.clock() >= self._silent_until:
             self._silent_until = inf
             for name in self.rules:
                 if not self._counts(name).matched:
                     remedy = "does a route ask for its key?" if name in self._of_routes else "is its `match` right?"
-                    self.checks.tell("silent-rule", read(self._requests), remedy, rule=name)
+                    self.checks.tell("silent-rule", read(self.requests), remedy, rule=name)
+        if self._looks <= 0:
+            self.looks_at = self._silent_until
 
     def tell_of_unmatched(self, method: str, path: str) -> None:
         """Have the log told, once, of a request that no rule matched."""
@@ -183,7 +186,7 @@ class Counters:
         """Return the counts so far, as a copy."""
         copies = {name: self._counts(name) for name in self.rules}
         unmatched = read(self.unmatched) - read(self.asked_after_all)
-        requests, exempt = read(self._requests), read(self.exempt)
+        requests, exempt = read(self.requests), read(self.exempt)
         found = self.checks.findings
         return EnforcementStatistics(requests, unmatched, MappingProxyType(copies), found, exempt=exempt)
 

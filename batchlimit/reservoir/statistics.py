@@ -134,13 +134,14 @@ def decision(
         full_after = max(each.full_after(level) for each, level in zip(quota.bandwidths, levels, strict=False))
     else:
         full_after = quota.full_after(levels[0] if levels else remaining)
-    if 0.0 < retry_after < math.inf:
+    if retry_after and retry_after < math.inf:
         if not levels:  # by then one more is there
             full_after = min(full_after, retry_after + quota.full_after(min(remaining + 1, largest)))
         full_after = max(full_after, retry_after)  # as in a pause
     made: Any = Draft()
-    made.allowed, made.limit, made.remaining, made.retry_after = retry_after == 0.0, largest, remaining, retry_after
-    made.reset_after, made.source, made.quota, made.binding = full_after, source, quota, binding
+    made.allowed, made.limit, made.remaining = not retry_after, largest, remaining  # four at once would be a tuple
+    made.retry_after, made.reset_after, made.source = retry_after, full_after, source
+    made.quota, made.binding = quota, binding
     made.__class__ = Decision
     return made  # type: ignore[no-any-return]
 

@@ -20,7 +20,8 @@ def test_no_count_is_lost_among_threads() -> None:
     def work() -> None:
         together.wait()
         for _ in range(TIMES):
-            counters.request({})
+            next(counters.requests)
+            counters.look({})
             next(counters.unmatched)
             next(counters.asked_after_all)
             next(counters.rules["all"].matched)

@@ -10,16 +10,7 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.charging import Charging, Event, Underway, checked_cost
 from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, refuse
-from batchlimit.integrations.enforcement.plan import (
-    EXEMPT,
-    Bill,
-    Charged,
-    Plans,
-    RequestPlan,
-    RouteLimit,
-    RouteRules,
-    known_of,
-)
+from batchlimit.integrations.enforcement.plan import EXEMPT, Bill, Plans, RequestPlan, RouteLimit, RouteRules, known_of
 from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.problem import reduced_capacity
 from batchlimit.integrations.source import L, check_limiter
@@ -119,7 +110,10 @@ class Enforcement(Generic[L]):
     def begin(self, request: Request, timeout: float | None = 0.0) -> Outcome | Steps[Outcome]:
         """Return what becomes of a request, if memory says it; else the steps by which `admit` finds it."""
         method, path, identity, _, root = request
-        self.counters.request(identity)
+        counters = self.counters
+        next(counters.requests)
+        if counters.clock() >= counters.looks_at:
+            counters.look(identity)
         plan = self._plans[method, path, root]
         if self._asks_whether_exempt and self._is_exempt(request):
             return self._exempt(request)
@@ -214,7 +208,7 @@ class Enforcement(Generic[L]):
         for each in found.unmade:
             if (refused := self._charging.without_key(each)) is not None:
                 return Outcome(refused, request=request)
-        charged: list[Charged] = []
+        charged = []
         for rule, key in found.applied:
             cost = rule.cost
             if not isinstance(cost, int):
