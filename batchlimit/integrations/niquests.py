@@ -17,7 +17,7 @@ with needed(__name__, "niquests"):
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run
-from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, Unsent, answer_of, outgoing
+from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, answer_of, outgoing
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit
@@ -101,15 +101,6 @@ def _call(request: PreparedRequest) -> Outgoing:
     return outgoing(str(request.method), url.scheme, url.hostname or "", url.port, path)
 
 
-def _answered(request: PreparedRequest, answer: Unsent) -> Response:
-    return HTTPAdapter().build_response(request, answer_of(urllib3.HTTPResponse, request.method, answer))
-
-
-def _later(response: Response, heed: Callable[[Response], Steps[None]]) -> bool:
-    """Heed a response of a multiplexed session when it has come; return whether it has not come yet."""
-    return _on_response(response, lambda found, **_: run(heed(found)))
-
-
 def _async_later(response: AsyncResponse, heed: Callable[[Response], Steps[None]]) -> bool:
     async def come(found: Response, **_: object) -> None:
         await drive(heed(found))
@@ -118,7 +109,7 @@ def _async_later(response: AsyncResponse, heed: Callable[[Response], Steps[None]
 
 
 def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
-    """Call a hook when a response has come, if it has not come yet, before those of its caller."""
+    """Call a hook before those of its caller, when a response of a multiplexed session comes; False: it is here."""
     request: Any = response.request
     if response.lazy:
         request.hooks["response"] = [hook, *request.hooks["response"]]
@@ -210,10 +201,12 @@ def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
 NiquestsAdapter.library = Library(
     limiter=RateLimiter,
     outgoing=_call,
-    answer=_answered,
+    answer=lambda request, answer: HTTPAdapter().build_response(
+        request, answer_of(urllib3.HTTPResponse, request.method, answer)
+    ),
     body=lambda response: run(_body(response)),
     hold=_hold,
-    later=_later,
+    later=lambda response, heed: _on_response(response, lambda found, **_: run(heed(found))),
 )
 AsyncNiquestsAdapter.library = NiquestsAdapter.library._replace(
     limiter=AsyncRateLimiter,
