@@ -39,6 +39,7 @@ class MultiplexedConnection(asyncio.Protocol):
         self._is_turn = False  # whether a command was sent in this turn of the loop
         self._asked: deque[_Reply] = deque()
         self.is_open = True  # it takes more calls: it is connected, and no caller gave up waiting for a reply
+        self._left: list[_Reply] = []  # once it takes no more: those that may be awaited yet
         self._error: Exception | None = None  # why it was ended
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._transport.set_protocol(self)
@@ -70,8 +71,11 @@ class MultiplexedConnection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Take no more calls, and end when no caller waits for a reply any more."""
-        self.is_open = False
-        if all(answer.done() for answer in self._unanswered()):
+        if self.is_open:
+            self._left, self.is_open = list(self._unanswered()), False
+        while self._left and self._left[-1].done():  # each is passed once, however many are given up together
+            self._left.pop()
+        if not self._left:
             self._transport.abort()
 
     async def close(self) -> None:
@@ -106,8 +110,8 @@ class MultiplexedConnection(asyncio.Protocol):
         for answer in self._unanswered():
             if not answer.done():
                 answer.set_exception(error)
-        self._asked.clear()
-        self._outbox.clear()
+        for each in (self._asked, self._outbox, self._left):
+            each.clear()
         self._lost.set_result(None)
 
     def _unanswered(self) -> "tuple[_Reply, ...]":

@@ -15,8 +15,8 @@ from batchlimit.bucket.messages import Ask, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
-from batchlimit.stores.client.async_direct import MultiplexedConnection
-from batchlimit.stores.client.scripts import bucket_name
+from batchlimit.stores.client.async_direct import MultiplexedConnection, _Reply
+from batchlimit.stores.client.scripts import bucket_name, command
 from tests.awaiting import awaited
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary
@@ -165,6 +165,35 @@ def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnec
             assert await later == Level(100, 0, 0, (100.0,))
             assert store._transport._multiplexed is not pipe  # type: ignore[union-attr]
             await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
+
+    with node(valkey_binary()) as one:
+        awaited(run, one)
+
+
+def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a server stands still: each one looked at all others, and 5,000 stopped the loop for a second."""
+    looks = 0
+
+    def counted(answer: _Reply) -> bool:
+        nonlocal looks
+        looks += 1
+        return asyncio.Future.done(answer)
+
+    async def run(one: Node) -> None:
+        async with opened(one.url, prefix) as store:
+            await store.peek("k", HUNDRED)
+            pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
+            one.stop()
+            answers = [pipe.send(command(("PING",))) for _ in range(MANY)]
+            monkeypatch.setattr(_Reply, "done", counted, raising=False)
+            for each in answers:
+                assert not pipe._transport.is_closing()
+                each.cancel()
+            assert pipe._transport.is_closing()
+            assert looks <= 3 * MANY
+            one.go_on()
 
     with node(valkey_binary()) as one:
         awaited(run, one)
