@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_521,
-    "functions": 3_566,
+    "lines": 48_555,
+    "functions": 3_567,
     "files": 309,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -1,6 +1,7 @@
 """What there is once, in one process: it is not pickled, is called after a fork, and the testing kit finds it."""
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
@@ -58,6 +59,27 @@ class Forkable(Protocol):
         ...
 
 
+beginnings: list[Callable[[], object]] = []
+"""What a forked child does, in this order."""
+process = os.getpid()
+"""The process that all of this belongs to. One of which Python was not told, as of uWSGI, has to `begin_anew`."""
+_beginning = threading.RLock()  # a signal handler may call a limiter meanwhile
+
+
+def begin_anew() -> None:
+    """Do what a forked child does, once; other threads wait for it."""
+    global process  # noqa: PLW0603
+    with _beginning:
+        if os.getpid() != process:
+            for begin in beginnings:
+                begin()
+            process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=begin_anew)
+
+
 F = TypeVar("F", bound=Forkable)
 
 
@@ -71,8 +93,7 @@ class Forkables(Generic[F]):
     def __init__(self) -> None:
         self._all: weakref.WeakSet[F] = weakref.WeakSet()
         self.adopters: list[Callable[[F], None]] = []
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+        beginnings.append(self._after_fork)
 
     def __iter__(self) -> Iterator[F]:
         return iter(list(self._all))

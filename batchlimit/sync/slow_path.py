@@ -1,7 +1,9 @@
 """The calls of a RateLimiter that its hit path does not decide: they lock, wait, or ask the store."""
 
+from os import getpid
 from typing import Any
 
+from batchlimit.base import unique
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.steps import run
@@ -34,6 +36,8 @@ class SlowPath:
 
     async def acquire_in_loop(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Do the same in a coroutine, and do not block its event loop."""
+        if getpid() != unique.process:
+            unique.begin_anew()
         until, result = deadline(timeout, self._clock()), None
         while result is None:
             entry = self._registry.live_entry(key)
@@ -58,6 +62,8 @@ class SlowPath:
     def spend_cold(self, costs: Any) -> dict[str, Decision] | None:
         """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
         registry, told = self._registry, None
+        if getpid() != unique.process:
+            unique.begin_anew()
         if (charged := registry.memory.charge_hot(costs)) is None:
             return None
         try:
@@ -68,7 +74,8 @@ class SlowPath:
 
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Do the same at a known key entry, by the first of its rules that decides."""
-        if cost.__class__ is not int or not 0 < cost <= entry.reservoir.state.largest_cost:
+        is_bad = cost.__class__ is not int or not 0 < cost <= entry.reservoir.state.largest_cost
+        if is_bad or getpid() != unique.process:
             return self.try_acquire(key, cost)
         if self._is_denied(entry, cost):
             return False
@@ -106,6 +113,8 @@ class SlowPath:
     def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         registry = self._registry
+        if getpid() != unique.process:
+            unique.begin_anew()
         while True:
             is_in_use = key.__class__ is str and key in registry.entries
             if not is_in_use and (answer := registry.spends.one(key, cost, until, priority)) is not None:

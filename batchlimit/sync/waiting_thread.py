@@ -1,10 +1,10 @@
 """A caller in the queue of a key: one thread, or one coroutine, which does not block its event loop."""
 
 import asyncio
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.base.blocking import AMID, warn_in_loop
+from batchlimit.base.unique import beginnings
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.reservoir.admission import AdmissionResult
@@ -198,4 +198,4 @@ def _renew_threads() -> None:
 # Threads of our own: the loop's executor is everybody's, and may be shut down with our requests, which nobody reports.
 _threads: ThreadPoolExecutor
 _renew_threads()
-os.register_at_fork(after_in_child=_renew_threads)
+beginnings.append(_renew_threads)

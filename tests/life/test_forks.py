@@ -199,3 +199,63 @@ def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefi
     with process(program, valkey.url, prefix) as other:
         assert [other.hear(), other.hear()] == [str([True] * 4)] * 2
         assert other.end() == 0
+
+
+@pytest.mark.parametrize("call", ["limiter.try_acquire(KEY)", "all(limiter.decide_all({KEY: 1, 'other': 1}).values())"])
+def test_children_of_a_fork_of_which_python_is_not_told_are_instances_of_their_own(
+    valkey: Server, prefix: str, call: str
+) -> None:
+    """As those of uWSGI are. They ask in turns: as one instance they would get the answers of each other's calls."""
+    program = f"""
+    import ctypes
+    limiter = limiter_of("40/hour")
+    children = []
+    for _ in range(3):
+        (turns, turn), (told, tell) = os.pipe(), os.pipe()
+        if ctypes.PyDLL(None).fork() == 0:
+            signal.alarm(100)
+            while os.read(turns, 1) == b"?":
+                os.write(tell, b"1" if {call} else b"0")
+            os._exit(0)
+        children.append((turn, told))
+    admitted = 0
+    for turn, told in children * 20:
+        os.write(turn, b"?")
+        admitted += int(os.read(told, 1))
+    for turn, _ in children:
+        os.write(turn, b".")
+    say(admitted)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert (other.hear(), other.end()) == ("40", 0)
+
+
+def test_children_of_such_a_fork_share_the_slots_of_the_fleet(valkey: Server, prefix: str) -> None:
+    program = """
+    import ctypes
+    from batchlimit.shared import SharedConcurrencyLimiter
+    limiter = SharedConcurrencyLimiter.from_url(URL, {KEY: 2}, prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
+    children = []
+    for _ in range(3):
+        (turns, turn), (told, tell) = os.pipe(), os.pipe()
+        if ctypes.PyDLL(None).fork() == 0:
+            signal.alarm(100)
+            os.read(turns, 1)
+            try:
+                permit = limiter.acquire(KEY, timeout=0).__enter__()
+                os.write(tell, b"1")
+            except ConcurrencyLimited:
+                os.write(tell, b"0")
+            os.read(turns, 1)
+            os._exit(0)
+        children.append((turn, told))
+    admitted = 0
+    for turn, told in children:
+        os.write(turn, b"?")
+        admitted += int(os.read(told, 1))
+    for turn, _ in children:
+        os.write(turn, b".")
+    say(admitted)
+    """
+    with process(program, valkey.url, prefix) as other:
+        assert (other.hear(), other.end()) == ("2", 0)
