@@ -198,8 +198,9 @@ class AsyncRedisStore(BaseRedisStore):
 
 
 def _transport_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:
+    kinds, is_pipeline = redis.asyncio.Redis | redis.asyncio.RedisCluster, hasattr(client, "command_stack")
+    if is_pipeline or not (isinstance(client, kinds) or hasattr(client, "run")):
+        raise TypeError(f"client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster, not {shown(client)}")
     if isinstance(client, redis.asyncio.RedisCluster):
         return AsyncClusterTransport(lambda: client)
-    if not (isinstance(client, redis.asyncio.Redis) or hasattr(client, "run")):
-        raise TypeError(f"client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster, not {shown(client)}")
     return AsyncServerTransport(client) if isinstance(client, redis.asyncio.Redis) else client

@@ -175,10 +175,11 @@ class RedisStore(BaseRedisStore):
 
 def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
     """Return the transport of a client."""
+    is_pipeline = hasattr(client, "command_stack")  # a subclass of its client's, that answers nothing by itself
+    if is_pipeline or not (isinstance(client, redis.Redis | redis.RedisCluster) or hasattr(client, "run")):
+        raise TypeError(f"client must be a redis.Redis or redis.RedisCluster, not {shown(client)}")
     if isinstance(client, redis.RedisCluster):
         return ClusterTransport(client_address(client), lambda: client, client)
-    if not (isinstance(client, redis.Redis) or hasattr(client, "run")):
-        raise TypeError(f"client must be a redis.Redis or redis.RedisCluster, not {shown(client)}")
     return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 

@@ -1,4 +1,4 @@
-"""A client of the user's own that repeats what fails: a call ends by its deadline, and says what hides the reason."""
+"""A client of the user's own: what it repeats, how it decodes, and what is no client."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
+from batchlimit.bucket.slot_table import SlotAsk
+from batchlimit.stores import RedisStore
 from tests.ports import free_port
+from tests.servers import Server
 
 LONG = ConstantBackoff(60)
 HIDES = "did not answer in time .*; its client repeats calls that fail, which hides why"
@@ -32,6 +35,28 @@ async def test_a_late_call_of_tasks_says_that_the_client_repeats(retries: int, t
     async with AsyncRateLimiter(client, "5/minute", deadline=0.02 if retries else 30.0) as limiter:
         with pytest.raises(StoreUnavailable, match=told):
             await _at_once(limiter).decide("ann")
+
+
+def test_a_push_is_understood_in_the_encoding_of_the_client(valkey: Server, prefix: str) -> None:
+    with redis.Redis.from_url(valkey.url, encoding="latin-1", decode_responses=True) as client:
+        slots, key = RedisStore(client, prefix=prefix).slots, "löwe 🦁"
+        heard = slots.subscribe("b")
+        heard.open()
+        for instance, target, waiting, returned in (("a", 4, 0, 0), ("b", 1, 1, 0), ("a", 3, 0, 1)):
+            slots.lend(key, SlotAsk(f"{instance}.1", 4, 60_000_000, target=target, waiting=waiting, returned=returned))
+        push = heard.read(60)
+        heard.close()
+    assert push is not None
+    assert push[0] == slots.name(key)
+
+
+@pytest.mark.parametrize(
+    ("limiter", "client"), [(RateLimiter, redis.Redis()), (AsyncRateLimiter, redis.asyncio.Redis())]
+)
+def test_a_pipeline_is_no_client(limiter: Any, client: Any) -> None:
+    """It is a subclass of its client's, and answers nothing until it is executed."""
+    with pytest.raises(TypeError, match="Pipeline"):
+        limiter(client.pipeline(), "5/minute")
 
 
 def _at_once(limiter: Any) -> Any:

@@ -252,7 +252,9 @@ class Subscription:
             message = self._socket.read(seconds)
             return read_push(message[-1]) if message and message[0] in (b"message", "message") else None
         message = self._pubsub.get_message(timeout=seconds)
-        return read_push(message["data"]) if message and message["type"] == "message" else None
+        if not message or message["type"] != "message":
+            return None
+        return read_push(self._pubsub.encoder.encode(message["data"]))  # as it came, whatever the client decodes by
 
     def close(self) -> None:
         """Disconnect."""
