@@ -16,8 +16,9 @@ _MOST = 3.0
 
 _STILL = (0.75, 1.3)
 """Ratios in a drain that chance may make of a baseline that is right."""
-_STILL_RISE, _STILL_FALL, _MOVE = 0.15, 0.4, 0.9
-"""How far a baseline goes with a drain that shows about the same, and with one that shows another time."""
+_STILL_RISE, _STILL_FALL, _MOVE, _STOOD_FOR = 0.15, 0.4, 0.9, 300
+"""How far a baseline of slow calls goes with a drain that shows about the same, and any with one that shows more; calls
+of drains that one of quick calls stands for at most: each counts alike, until a drain brings news."""
 _DOUBTED = 0.9
 """What is left of a baseline after a drain showed a longer time that was not believed: it may be a queue of others who
 do not drain now. If all give way a little, it ends."""
@@ -64,12 +65,12 @@ class Baselines:
     a tail is added to it and to its baseline, by which means are above medians.
     """
 
-    __slots__ = ("_fresh", "_tails", "_times")
+    __slots__ = ("_fresh", "_stands_for", "_tails", "_times")
 
     def __init__(self) -> None:
         self._times: tuple[dict[str, float], ...] = ({}, {})
         self._tails: dict[str, float] = {}
-        self._fresh: set[str] = set()
+        self._fresh, self._stands_for = set[str](), 0  # calls of drains since the last news
 
     def __repr__(self) -> str:
         return f"Baselines({', '.join(f'{name!r}: {time / 1e6:.3f} ms' for name, time in self._times[0].items())})"
@@ -122,16 +123,19 @@ class Baselines:
                 part = (rise if gap > 0 else fall) * math.sqrt(min(1.0, reading.counts[operation] / certain))
                 times[operation] = min(times[operation] + gap * part, _MOST * time)
 
-    def learn_drain(self, reading: SpanTimes, may_rise: bool, is_by_chance: bool) -> float:
+    def learn_drain(self, reading: SpanTimes, may_rise: bool, is_by_chance: bool, is_quick: bool) -> float:
         """Go towards what a drain showed; return by how much the longest one changed, as a factor."""
-        before = self.longest
+        before, count = self.longest, sum(reading.counts.values())
+        is_news, part = not _STILL[0] <= reading.ratio <= _STILL[1], count / (self._stands_for + count)
+        self._stands_for = 0 if is_news else min(_STOOD_FOR, self._stands_for + count)
         if self.is_far_off(reading.ratio):
             self.move(reading, 0.0, 1.0, _CERTAIN if is_by_chance else _SHOWN)
+        elif is_quick and not is_news:  # to the mean of all calls of drains since the last news; up by small steps
+            self.move(reading, min(_STILL_RISE, part) if may_rise else 0.0, part, certain=1)
         else:
-            is_still = reading.ratio <= _STILL[1]
-            rise, fall = (_STILL_RISE, _STILL_FALL) if is_still else (_MOVE, _MOVE)
+            rise, fall = (_MOVE, _MOVE) if is_news else (_STILL_RISE, _STILL_FALL)
             self.move(reading, rise if may_rise else 0.0, fall)
-            if not (is_still or may_rise):
+            if is_news and not may_rise:
                 for times in self._times:
                     times.update((operation, _DOUBTED * time) for operation, time in times.items())
         return self.longest / before
@@ -156,12 +160,11 @@ class Baselines:
 
 _SLACK, _WIDEST = 1.2, 3.0
 """Calls in line that c workers are allowed, in square roots of c: arrivals are random, and a shorter line runs dry; and
-the most that this allows, at limits of 1 to 3, where it stands for nothing."""
+the most that this allows, at limits of 1 to 3, where it stands for nothing and is not even."""
 _ROOM, _LITTLE_ROOM = 0.75, 0.95
 """Parts of the line that is allowed, up to which a limit grows fast, and up to which it grows at all."""
-_GENTLE, SHARPEST = 0.95, 0.6
-_FAR = 1.2
-"""Times the allowed ratio from which gently is too slow."""
+_GENTLE, SHARPEST, _FAR = 0.95, 0.6, 1.2
+"""What is left of a limit, at most and at least; times the allowed ratio from which gently is too slow."""
 
 
 class RatioBand:
@@ -169,17 +172,18 @@ class RatioBand:
 
     A share 1 - 1 / ratio of the calls under way is in line, by Little's law. Each limiter is allowed a line of 1.2
     sqrt(L). The ratio is common to all that share a backend. So a larger limit finds its line too long, and a smaller
-    one finds room, until they are alike.
+    one finds room, until they are alike. `is_even`: whether limits of 1 to 3 are to be alike too: they count one more.
     """
 
-    __slots__ = ("_tolerance",)
+    __slots__ = ("_tolerance", "is_even")
 
     def __init__(self, tolerance: float) -> None:
-        self._tolerance = tolerance
+        self._tolerance, self.is_even = tolerance, False
 
     def allowed(self, limit: float) -> float:
         """Return the largest ratio at which the limit holds: the tolerance, or what a line of 1.2 sqrt(L) makes."""
-        return max(self._tolerance, 1 / max(1 / _WIDEST, 1 - _SLACK / math.sqrt(limit)))
+        served = 1 - _SLACK / math.sqrt(limit + self.is_even)  # as a part of what is under way
+        return max(self._tolerance, 1 / (served if self.is_even else max(1 / _WIDEST, served)))
 
     def has_room(self, ratio: float, limit: float, for_few: bool = False) -> bool:
         """Return whether so few are in line that more may come, or at least a few more."""
@@ -200,10 +204,9 @@ class RatioBand:
 
 _NEWS, _CALM = 1.3, 1.15
 """Ratios in a drain from which on calls took longer, and up to which they did not."""
-_RESPONSE = 0.67
-"""What is left of a ratio in a drain that worked, at most."""
-_EXPLAINED = 0.8
-"""The part of what calls took longer that a drain must remove to be known as one that works; of a queue of 20 %."""
+_RESPONSE, _EXPLAINED = 0.67, 0.8
+"""What is left of a ratio in a drain that worked, at most; and the part of what calls took longer that a drain must
+remove to be known as one that works, of a queue of 20 %."""
 _CALM_NS = 3 * 10**9
 """How long calls must have taken no longer than they should: what comes then all of a sudden is another matter."""
 _BELIEFS, _DOUBTS = 2, 32

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from batchlimit.base import setting
 from batchlimit.concurrency.law import CountingLaw, LawState, Sample
 from batchlimit.concurrency.laws.knee.baseline import SHARPEST, Baselines, RatioBand, SpanTimes, Trust
-from batchlimit.concurrency.laws.knee.span import Drains, Span
+from batchlimit.concurrency.laws.knee.span import Drains, Span, doubled
 
 _SHORTEST_NS, _LONG_NS, _LONGEST_NS, _HASTY_NS, _HASTY = 200_000_000, 3 * 10**9, 60 * 10**9, 50_000_000, 8
 """A span is open for three round trips, where they are no longer than 1 s; for one where they take over 3 s. The first
@@ -144,6 +144,7 @@ class Knee(CountingLaw):
         elif self._span.count:
             self._heed_span(is_due)
         self._least = self._shortest_span()
+        self._band.is_even = self._least < _LONG_NS and not self._drains.is_young(now, self._least)
         if is_due and self._span.count:
             self._drain()
         if is_due or self._spans <= _LASTS:
@@ -171,12 +172,8 @@ class Knee(CountingLaw):
     def _shortest_span(self) -> int:
         """How long the next span has to be; in doublings, for limiters that drain together are to see the same."""
         longest = self._baselines.longest
-        wanted = max(min(3 * longest, _LONG_NS), min(longest, _LONGEST_NS))
         grows = self._is_used and self._spans < _HASTY and math.isinf(self._speed)
-        least = _HASTY_NS if grows else _SHORTEST_NS
-        while least < wanted:
-            least *= 2
-        return least
+        return doubled(_HASTY_NS if grows else _SHORTEST_NS, max(min(3 * longest, _LONG_NS), min(longest, _LONGEST_NS)))
 
     def _keep_in_bounds(self) -> None:
         ceiling = min(self._maximum, max(self._initial, _HEADROOM * self._peak))
@@ -262,15 +259,15 @@ class Knee(CountingLaw):
         self._estimate, self._why = drains.settled, "drain"
         ratio = reading.ratio
         # The drains of the others may show that calls take far less than was believed, if enough calls do.
-        if drains.listens and self._baselines.is_far_off(ratio) and span.count >= _HEARD:
-            self._usual *= self._baselines.learn_drain(reading, False, span.is_by_chance)
-        if drains.listens or not reading.counts:
+        if not (self._baselines.is_far_off(ratio) and span.count >= _HEARD if drains.listens else reading.counts):
+            return
+        may_rise, is_quick = not drains.listens and self._trust.drained(drains.before, ratio), self._least < _LONG_NS
+        change = self._baselines.learn_drain(reading, may_rise, span.is_by_chance, is_quick)
+        # Drains of slow calls are rare: where a baseline fell, maybe by chance, what comes next is sudden the sooner.
+        self._usual *= 1 / change if is_quick else change
+        if drains.listens:
             return
         drains.relax(self._least, self._baselines.is_far_off(ratio))
-        may_rise = self._trust.drained(drains.before, ratio)
-        # A ratio would be divided. Multiplied, it is a bar that falls with a baseline, which may have fallen by chance:
-        # so what comes next is sudden the sooner, and a drain tells.
-        self._usual *= self._baselines.learn_drain(reading, may_rise, span.is_by_chance)
         if self._trust.responded(drains.before, ratio):
             needed = self._estimate * ratio / drains.before
             self._estimate = min(self._estimate, max(1.0, needed * self._band.allowed(max(1.0, needed))))

@@ -195,7 +195,7 @@ class Drains:
 
     def plan(self, now: int, span: int) -> None:
         """Choose the next instant, if a span is so long. What early drains say by chance stands for 16 s at most."""
-        self._every = max(self._every, _power_of_two(_FEWEST_SPANS * span))
+        self._every = max(self._every, doubled(_SECOND, _FEWEST_SPANS * span))
         if not self._young_until:
             self._young_until = now + _USUAL
         soon = self._multiple(min(self._every, _YOUNG), now)
@@ -205,7 +205,7 @@ class Drains:
     def hurry(self, now: int, span: int) -> None:
         """Choose one that is near: something is new."""
         self._may_be_light = False
-        self._next = self._multiple(_power_of_two(_HASTY_SPANS * span), now)
+        self._next = self._multiple(doubled(_SECOND, _HASTY_SPANS * span), now)
 
     def relax(self, span: int, is_far_off: bool = False) -> None:
         """Wait longer for the next one; let it be deep if this one showed that calls are far quicker than believed."""
@@ -236,9 +236,9 @@ class Drains:
 
 
 def _usual(span: int) -> int:
-    return max(_USUAL, _power_of_two(_SPANS * span))
+    return max(_USUAL, doubled(_SECOND, _SPANS * span))
 
 
-def _power_of_two(least: int) -> int:
-    """The least power of two of a second that is as long."""
-    return _SECOND << max(0, -(-least // _SECOND) - 1).bit_length()
+def doubled(unit: int, least: float) -> int:
+    """The unit, doubled until it is as long."""
+    return unit << max(0, math.ceil(least / unit) - 1).bit_length()

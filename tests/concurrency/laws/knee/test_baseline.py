@@ -152,7 +152,7 @@ def test_it_falls_to_what_a_drain_shows_and_rises_if_it_may(
     shown: int, count: int, may_rise: bool, after: float
 ) -> None:
     baselines = known(a=20)
-    factor = baselines.learn_drain(baselines.read({"a": [shown * _MS] * count}), may_rise, is_by_chance=False)
+    factor = baselines.learn_drain(baselines.read({"a": [shown * _MS] * count}), may_rise, False, False)
     assert baselines.longest == pytest.approx(after * _MS, rel=0.01)
     assert factor == pytest.approx(after / 20, rel=0.01)
 
@@ -160,8 +160,28 @@ def test_it_falls_to_what_a_drain_shows_and_rises_if_it_may(
 @pytest.mark.parametrize(("count", "after"), [(10, 15.0), (40, 10.0)])
 def test_it_falls_half_as_far_where_ten_calls_may_be_short_by_chance(count: int, after: float) -> None:
     baselines = known(a=20)
-    baselines.learn_drain(baselines.read({"a": [10 * _MS] * count}), may_rise=False, is_by_chance=True)
+    baselines.learn_drain(baselines.read({"a": [10 * _MS] * count}), may_rise=False, is_by_chance=True, is_quick=False)
     assert baselines.longest == pytest.approx(after * _MS)
+
+
+@pytest.mark.parametrize(
+    ("drains", "after"),
+    [
+        ([(16, 10)], 16.0),
+        ([(16, 10), (14, 10), (12, 20)], 13.5),  # each call of a drain counts alike
+        ([(16, 10), (60, 10), (30, 10)], 30.0),  # news: what came before it counts no more
+        ([(20, 4000), (16, 60)], 19.333),  # nor does what is long ago: a baseline stands for 300 calls at most
+        ([(24, 10), (24, 10)], 21.11),  # up by small steps: it may be a queue of others
+    ],
+)
+def test_of_quick_calls_it_is_the_mean_of_what_drains_showed_since_the_last_news(
+    drains: list[tuple[int, int]], after: float
+) -> None:
+    """One drain of ten calls is off by 20 % by chance: of two limiters it would give one far more than its share."""
+    baselines = known(a=20)
+    for shown, count in drains:
+        baselines.learn_drain(baselines.read({"a": [shown * _MS] * count}), True, False, is_quick=True)
+    assert baselines.longest == pytest.approx(after * _MS, rel=0.001)
 
 
 # How long a line may be: of a share of the limit, and of the square root of it
@@ -172,6 +192,13 @@ def test_it_falls_half_as_far_where_ten_calls_may_be_short_by_chance(count: int,
 )
 def test_small_limits_are_allowed_a_longer_line(limit: float, allowed: float) -> None:
     assert RatioBand(1.3).allowed(limit) == pytest.approx(allowed, abs=0.001)
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(1, 6.602), (2, 3.256), (3, 2.5), (9, 1.612), (100, 1.3)])
+def test_limits_of_one_to_three_are_drawn_together_where_they_are_to_be_even(limit: float, allowed: float) -> None:
+    band = RatioBand(1.3)
+    band.is_even = True
+    assert band.allowed(limit) == pytest.approx(allowed, abs=0.001)
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,21 @@ def test_a_backend_that_loses_workers_is_not_taken_for_a_slower_one() -> None:
     assert max(backend.limits) <= before
 
 
+def test_a_drain_that_shows_quick_calls_by_chance_brings_no_drain_that_the_others_do_not_share() -> None:
+    """Alone it would see the queue of the others, take it for the time of a call, and get more than its share."""
+    law, now, begun, drains = Knee(initial=8, offset=0), 0.0, list[float](), False
+    while now < 110 * _SECOND:
+        drains, drained = law.state.settled is not None, drains
+        if drains and not drained:
+            begun.append(now / _SECOND)
+        is_chance = drains and 47 < now / _SECOND < 50
+        rtt = (35 if is_chance else 50 if drains else 100) * _MS
+        for _ in range(law.limit):
+            now += rtt / law.limit
+            law.update(Sample(int(now) - rtt, rtt, law.limit))
+    assert [round(at / 16) for at in begun if at > 24] == [2, 3, 4, 5, 6]
+
+
 def test_a_step_of_service_time_moves_no_knee() -> None:
     backend = Backend(Knee(), workers=20)
     before = backend.serve(30)
