@@ -71,10 +71,14 @@ class GuardedStore(Guard):
         timer = answer.get_loop().call_later(self.deadline, Countdown, 0.0, answer.cancel)
 
         def hear(answer: "asyncio.Future[Any]") -> None:
-            timer.cancel()
-            self.sent.discard(answer)
-            took_time(time.perf_counter() - began)
-            took(self._outcome(part, key, answer, read))
+            found: list[T | StoreUnavailable | None] = []  # as it stays where a signal handler of the user's own raises
+            try:
+                timer.cancel()
+                self.sent.discard(answer)
+                took_time(time.perf_counter() - began)
+                found.append(self._outcome(part, key, answer, read))
+            finally:
+                took(found.pop() if found else None)  # no variable keeps it: a traceback leads here
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
         self.sent.add(answer)

@@ -162,8 +162,9 @@ class Spends:
     def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:
         """Settle calls, and wake their callers."""
         kept: dict[str, bytes] = {}
-        now = self._clock()
+        now = -math.inf
         try:
+            now = self._clock()
             for call, outcome in those:
                 self._settle(call, outcome, now, kept)
         except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
@@ -177,14 +178,13 @@ class Spends:
         begun, answer = call
         try:
             in_time = self._spending.hear_of(begun, outcome, now, kept)
+            if is_awaited := not answer.done():
+                answer.set_result(in_time)
         except BaseException:  # a signal handler of the user's own: the caller asks again
             if not answer.done():
                 answer.set_result(None)
             self._spending.end(begun)
             raise
-        is_awaited = not answer.done()
-        if is_awaited:
-            answer.set_result(in_time)
         if in_time is None or not is_awaited:
             self._undo(begun, outcome)
 

@@ -11,6 +11,7 @@ import pytest
 
 from batchlimit import AsyncRateLimiter, FailurePolicy, LimiterClosed, Quota, StoreUnavailable
 from batchlimit.aio import spends
+from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.spends import Spends
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.batching import FixedBatch
@@ -290,10 +291,20 @@ async def test_callers_ask_again_after_a_signal_handler_raised_while_their_call_
     assert limiter.statistics().waiting == 0
 
 
-async def test_those_beside_a_caller_whose_answer_a_signal_handler_kept_back_hear_of_theirs(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (lambda registry: registry.store._outages, "took"),
+        (lambda _: GuardedStore, "_outcome"),
+        (lambda registry: registry.spends, "_clock"),
+        (lambda _: Spending, "hear_of"),
+    ],
+    ids=["as it comes", "as it is read", "as the clock is", "as it is settled"],
+)
+async def test_callers_hear_of_their_answers_though_a_signal_handler_raised_when_they_came(
+    monkeypatch: pytest.MonkeyPatch, owner: Callable[[Any], object], name: str
 ) -> None:
-    """It raises amid the first one's: that one asks again."""
+    """The one whose answer it kept back asks again: nobody waits for ever."""
     till = Sender()
     limiter = limiter_on(till)
 
@@ -301,7 +312,7 @@ async def test_those_beside_a_caller_whose_answer_a_signal_handler_kept_back_hea
         monkeypatch.undo()
         raise asyncio.CancelledError  # a BaseException that a loop survives
 
-    monkeypatch.setattr(Spending, "hear_of", interrupted)
+    monkeypatch.setattr(owner(limiter._registry), name, interrupted)
     virtual_loop().set_exception_handler(lambda *_: None)
     assert await asyncio.wait_for(all_of(limiter, "abc"), 60.0) == [True] * 3
     assert limiter.statistics().waiting == 0
