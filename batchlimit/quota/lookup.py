@@ -1,6 +1,6 @@
 """The quota of a key: one for all keys, one by name or pattern, or one that a function returns; and its policy."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ class Policies(dict[int, int]):
 
     def __init__(self, quotas: Mapping[str, Quota] | None = None, before: Mapping[str, Quota] = NOTHING) -> None:
         """Number the policies of these quotas; keys may still go by what stood under some of their names `before`."""
-        known: Iterable[tuple[str, Quota]] = list(quotas.items())[:MOST] if quotas is not None else ()
+        known = [] if quotas is None else [each for each in list(quotas.items())[:MOST] if each[0] != OTHER]
         self.names = (*(name for name, _ in known), EVERY if quotas is None else OTHER)
         super().__init__({id(quota): number for number, (_, quota) in enumerate(known)})
         number = {name: number for number, name in enumerate(self.names)}

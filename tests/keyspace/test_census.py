@@ -68,6 +68,15 @@ def taken(tallies: Tallies, *keys: Counted) -> Census:
 # Policies
 
 
+def test_an_entry_named_other_is_counted_with_those_that_are_too_many() -> None:
+    policies = Policies({"other": FIVE, "*": HUNDRED})
+    tallies = Tallies(policies)
+    tallies.renumber(Policies({"other": FIVE}))
+    tallies.admitted(FIVE, 3, is_lost=False)
+    assert taken(tallies).policies[OTHER].admitted == 3
+    assert policies.names == ("*", OTHER)
+
+
 def test_each_entry_of_a_mapping_is_a_policy_though_its_quota_is_that_of_another() -> None:
     one = Quota(5.0, 5)
     rule = quota_rule({"a:*": one, "b:*": one, "*": "5/s"})
