@@ -149,6 +149,7 @@ class Limits(Extension[Flask, LimiterSource]):
         now = rules_of(rules)
         self._routes = RouteRules(now)
         self._bare: set[Callable[..., object]] = set()
+        self._asked: list[RouteLimit] = []
         # A file may get a rule with `charge`.
         self._charges = isinstance(rules, RuleFile) or any(rule.charge is not None for rule in now)
         super().__init__(limiter, rules if isinstance(rules, RuleFile) else now, app, identify=identify, **options)
@@ -171,6 +172,7 @@ class Limits(Extension[Flask, LimiterSource]):
         """
         limit = limit_for_route(key, cost, charge, "@limits.limited(...)")  # it makes a function of statuses
         rule, _ = self._routes.find(limit)
+        self._asked.append(limit)
         self._charges = self._charges or rule.charge is not None
 
         def decorate(view: View) -> View:
@@ -188,6 +190,7 @@ class Limits(Extension[Flask, LimiterSource]):
 
     def _hold_rules(self, app: Flask, limiter: LimiterSource) -> None:
         front = app.extensions[NAME] = Front(limiter, self._rules, **self._options)
+        front.enforcer.asking = self._asked
         app.before_request(self._admit)
         app.after_request(self._tell)
         serve: WSGIApp = app.wsgi_app

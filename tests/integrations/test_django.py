@@ -13,11 +13,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import Client, override_settings
 
-from batchlimit.integrations.django import hold
-from batchlimit.integrations.django.configuration import configuration
+from batchlimit.integrations.django.configuration import asked, configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
 from batchlimit.integrations.enforcement import Outcome
-from batchlimit.rules import Rule
+from batchlimit.rules import Rule, RuleFile
 from batchlimit.rules.file import rules_of
 from tests.garbage import kept
 from tests.integrations.django_site import MIDDLEWARE, Site
@@ -191,7 +190,7 @@ def test_the_check_names_views_whose_key_no_rule_has_and_a_missing_middleware() 
 
 def test_a_project_that_can_work_passes_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {SEARCH.key, "item:{user}:{number}"}  # and none of other sites, whose tests run in this process too
-    monkeypatch.setattr("batchlimit.integrations.django.apps.asked", [each for each in hold.asked if each.key in mine])
+    monkeypatch.setattr("batchlimit.integrations.django.apps.asked", [each for each in asked if each.key in mine])
     item = Rule("item", "1/hour", key="item:{user}:{number}", match=None)
     with override_settings(BATCHLIMIT={"URL": "memory://", "RULES": [*ALL, SEARCH, item]}):
         assert _errors() == []
@@ -204,6 +203,17 @@ def test_rules_come_from_a_file_with_functions_by_name(tmp_path: Path) -> None:
     with override_settings(BATCHLIMIT=mine):
         assert [rule.cost for rule in rules_of(configuration().rules)] == [size]
         assert [Client().get("/").status_code for _ in range(2)] == [200, 429]
+
+
+def test_a_file_without_the_rule_of_a_view_is_refused_before_that_has_a_request(tmp_path: Path) -> None:
+    path, rule = tmp_path / "rules.toml", '[[rules]]\nname = "x"\nquota = "5/hour"\nmatch = false\nkey = "{}"\n'
+    path.write_text(rule.format(SEARCH.key))
+    file = RuleFile(path)
+    with override_settings(BATCHLIMIT={"URL": "memory://", "RULES": file}):
+        Client().get("/")
+        path.write_text(rule.format("other"))
+        assert not file.look()
+    assert SEARCH.key in file.problem
 
 
 def size(request: Any) -> int:

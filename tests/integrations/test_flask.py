@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
-from batchlimit.rules import Rule, Rules
+from batchlimit.rules import Rule, RuleFile, Rules
 from batchlimit.stores import MemoryStore
 from tests.garbage import kept
 from tests.integrations.structured import read_limits
@@ -287,6 +288,18 @@ def test_statistics_need_no_current_application_as_an_exporter_in_a_thread_has_n
     assert limits.statistics().requests == 1
     with other.app_context():  # which has the metrics page, and limits of its own
         assert limits.statistics().requests == 1
+
+
+def test_a_file_without_the_rule_of_a_view_is_refused_before_that_has_a_request(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('[[rules]]\nname = "search"\nquota = "1/hour"\nkey = "search"\nmatch = false\n')
+    app, file = Flask("shop"), RuleFile(path)
+    limits = Limits("memory://", file, app)
+    app.get("/search")(limits.limited("search")(lambda: "found"))
+    path.write_text('[[rules]]\nname = "other"\nquota = "1/hour"\nkey = "other"\n')
+    assert not file.look()
+    assert "the key 'search'" in file.problem
+    assert [app.test_client().get("/search").status_code for _ in range(2)] == [200, 429]
 
 
 def test_an_application_without_a_store_or_with_two_limits_does_not_start() -> None:

@@ -9,8 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
-from batchlimit.integrations.django.configuration import configuration
-from batchlimit.integrations.django.hold import asked
+from batchlimit.integrations.django.configuration import asked, configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
 from batchlimit.integrations.enforcement.plan import RouteRules
 from batchlimit.rules import RulesError

@@ -14,11 +14,14 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.enforcement import RouteLimit
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import RuleFile, Rules
 
 SETTING = "BATCHLIMIT"
+asked: list[RouteLimit] = []
+"""What views ask for, as far as their modules were imported: a file of rules without them is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,11 @@ def _made(kind: Callable[..., Any], limiter: Any, called: Callable[..., Any], mi
         raise ImproperlyConfigured(f"{SETTING} has no {missing}")
     try:
         identify = None if found.identify is None else called(found.identify)
-        return kind(limiter, found.rules, identify=identify, **found.options)
+        made = kind(limiter, found.rules, identify=identify, **found.options)
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"{SETTING}: {error}") from error
+    made.enforcer.asking = asked
+    return made
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -11,7 +11,7 @@ from django.http.response import HttpResponse, HttpResponseBase
 
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.carried import give_back_permit
-from batchlimit.integrations.django.configuration import awaitable, blocking, configuration
+from batchlimit.integrations.django.configuration import asked, awaitable, blocking, configuration
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.front import AsyncFront, Front
@@ -75,8 +75,6 @@ def spare(request: Any) -> None:
 
 
 MISSING = "RateLimitMiddleware is not in MIDDLEWARE"
-asked: list[RouteLimit] = []
-"""What views ask for, as far as their modules were imported: the system check looks for their rules."""
 
 
 def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Callable[[View], View]:

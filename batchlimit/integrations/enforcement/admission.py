@@ -1,7 +1,7 @@
 """How one request is admitted or refused: from memory where that is possible, else by steps of threads or tasks."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, Literal
 
@@ -52,6 +52,7 @@ class Enforcement(Generic[L]):
         admits, underway = unidentified == "admit", Underway(self._event)
         self._charging = Charging(self._limiter, self.counters, self.fields, underway, admits_unidentified=admits)
         self._asked_for: set[RouteLimit] = set()
+        self.asking: Iterable[RouteLimit] = ()  # what routes ask for, as far as a framework has seen them by then
         self._enabled = enabled
         self._hold(self.rules)
         if isinstance(limiter, BaseRateLimiter):
@@ -80,7 +81,7 @@ class Enforcement(Generic[L]):
         if not (rules := said.rules):
             raise RulesError("there are no rules of requests, so nothing is limited")
         routes = RouteRules(rules)
-        for limit in list(self._asked_for):
+        for limit in [*self._asked_for, *filter(self._routes.has, self.asking)]:
             routes.find(limit)
 
     def obey(self, said: object) -> None:

@@ -254,6 +254,13 @@ class RouteRules:
     def __init__(self, rules: Rules) -> None:
         self._rules, self._found = rules, dict[RouteLimit, tuple[Rule, KeyTemplate]]()
 
+    def has(self, limit: RouteLimit) -> bool:
+        """Whether there is the rule of a limit."""
+        try:
+            return bool(self.find(limit))
+        except RulesError:
+            return False
+
     def find(self, limit: RouteLimit) -> tuple[Rule, KeyTemplate]:
         """Return the rule of a limit, with the cost and the charge of the limit. Raises RulesError if there is none."""
         if (found := self._found.get(limit)) is None:
