@@ -89,7 +89,7 @@ Buckets = Sequence[str]
 
 def words(name: str, buckets: Buckets, arguments: Arguments) -> tuple[str | bytes, ...]:
     """Return the words of the command that runs one of SCRIPTS for buckets of these names."""
-    return ("EVALSHA", digest(name), "1" if len(buckets) == 1 else str(len(buckets)), *buckets, *arguments)
+    return ("EVALSHA", digest(name), str(len(buckets)), *buckets, *arguments)
 
 
 def bucket_name(prefix: str, key: str) -> str:
