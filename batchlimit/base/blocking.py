@@ -106,7 +106,8 @@ def _running_loop() -> "asyncio.AbstractEventLoop | None":
     # get_running_loop() raises where there is none: that takes ten times as long, at every miss.
     global _ask  # noqa: PLW0603  found once
     if _ask is None:
-        _ask = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)  # None while a thread imports it
+        # It has none while a thread imports it; asyncio.events has another one for a moment, which sees no loop.
+        _ask = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     return _ask() if _ask else None
 
 

@@ -3,9 +3,11 @@
 import asyncio
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,6 +205,20 @@ def test_a_limiter_that_blocks_a_loop_warns_once_in_debug_mode(limiter: RateLimi
         asyncio.run(_tries(limiter, 5), debug=True)
     assert len(caught) == 1
     assert caught[0].filename == __file__
+
+
+def test_a_limiter_that_was_called_while_another_thread_imported_asyncio_warns_too(
+    limiter: RateLimiter, unwarned: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment its module has a function of Python, which sees no loop; that of C takes its place."""
+    half = SimpleNamespace(_get_running_loop=asyncio.events._py__get_running_loop)  # type: ignore[attr-defined]
+    monkeypatch.setattr("batchlimit.base.blocking._ask", None)
+    with monkeypatch.context() as importing:
+        importing.setitem(sys.modules, "asyncio", SimpleNamespace())
+        importing.setitem(sys.modules, "asyncio.events", half)
+        limiter.try_acquire("meanwhile")
+    with pytest.warns(RuntimeWarning, match="about to block the event loop"):
+        asyncio.run(_tries(limiter, 1), debug=True)
 
 
 @pytest.mark.parametrize("call", ["acquire", "decide", "peek", "refund"])
