@@ -1,4 +1,4 @@
-"""Which files and functions of the package a call passes: a hit, a refusal from memory, and two kinds of miss.
+"""Which files and functions of the package a call passes: a hit, a refusal from memory, two kinds of miss, a request.
 
     python benchmarks/path.py [--url embedded://] [--list] [--json]
 
@@ -20,21 +20,28 @@ from typing import Any, Protocol
 # Run as a file, Python looks beside it; what it needs lies in the checkout around it.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from fastapi import FastAPI
+
 import batchlimit
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
+from batchlimit.integrations.fastapi import add_rate_limits
+from batchlimit.rules import Rule
 from batchlimit.stores.embedded import EmbeddedServer
 from benchmarks.figures import Figure, report
 
-HIT, REFUSAL = "a hit", "a refusal from memory"
+HIT, REFUSAL, FIRST = "a hit", "a refusal from memory", "the first request"
 UNUSED, IN_USE = "a miss, the key not in use", "a miss, the key in use"
 AT_MOST = {UNUSED: (19, 53), IN_USE: (21, 108)}
-"""Files and functions that a miss may pass, which spends, or leases; any other call passes one."""
+"""Files and functions that a miss may pass, which spends, or leases; any other call of a limiter passes one."""
+OF_REQUESTS = {FIRST: (40, 150), HIT: (8, 13)}
+"""Those of a FastAPI application's requests."""
 _PACKAGE = Path(batchlimit.__file__).parent
 _QUOTAS = {"dry": "1/hour", "*": "1_000_000/s burst 1_000_000"}
 _WARM = ((0, "hot"), (0, "dry"), (1, "warm"))
 """Keys that are known by then, of the first or the second limiter."""
-_TRIES = 50
+_TRIES, _REQUESTS = 50, 500
+WEB = "FastAPI"
 _PROTOCOL_CHECK = type(Protocol).__instancecheck__.__code__
 """To ask whether a store keeps a protocol takes 6 us: it counts as a file of ours."""
 Function = tuple[str, str]
@@ -142,11 +149,46 @@ async def _seen_awaited(limiter: AsyncRateLimiter, key: str) -> Passed:
     return passed
 
 
+def web(url: str) -> dict[str, Passed]:
+    """Return what requests of a FastAPI application pass before it, all at one key."""
+    return asyncio.run(_web(url))
+
+
+async def _web(url: str) -> dict[str, Passed]:
+    app = FastAPI()
+    app.get("/")(_answer)
+    rule = Rule("all", "1_000_000/s burst 1_000_000", key=f"bench-{secrets.token_hex(4)}")
+    middleware = add_rate_limits(app, url, [rule], checks=False)
+    requests = [await _seen_served(app) for _ in range(_REQUESTS)]
+    await middleware.close()
+    return {FIRST: requests[0], HIT: _least(requests)}
+
+
+async def _seen_served(app: FastAPI) -> Passed:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "client": ("::1", 5)}
+    passed = Passed()
+    with passed.watched():
+        await app(scope, _receive, _send)
+    return passed
+
+
+async def _answer() -> str:
+    return "hello"
+
+
+async def _receive() -> dict[str, Any]:
+    return {"type": "http.request"}
+
+
+async def _send(_message: Any) -> None:
+    pass
+
+
 def figures(seen: dict[str, dict[str, Passed]]) -> Iterator[Figure]:
     """How many files and functions each kind of call passes."""
     for api, kinds in seen.items():
         for kind, passed in kinds.items():
-            files, functions = AT_MOST.get(kind, (1, 1))
+            files, functions = OF_REQUESTS[kind] if api == WEB else AT_MOST.get(kind, (1, 1))
             yield Figure(f"{api}: {kind}: files", len(passed.files), at_most=files)
             yield Figure(f"{api}: {kind}: functions", len(passed.functions), at_most=functions)
 
@@ -161,7 +203,7 @@ def main() -> None:
     with ExitStack() as stack:
         embedded = chosen.url == "embedded://"
         url = stack.enter_context(closing(EmbeddedServer())).url if embedded else chosen.url
-        seen = {"threads": threads(url), "tasks": tasks(url)}
+        seen = {"threads": threads(url), "tasks": tasks(url), WEB: web(url)}
     if chosen.list:
         for api, kinds in seen.items():
             for kind, passed in kinds.items():

@@ -8,8 +8,10 @@ from benchmarks import path
 from tests.servers import Server
 
 
-@pytest.mark.parametrize("api", [path.threads, path.tasks])
-def test_a_call_passes_few_files_and_functions(api: Callable[[str], dict[str, path.Passed]], valkey: Server) -> None:
-    figures = list(path.figures({"": api(valkey.url)}))
-    assert sum(bool(each.verdict) for each in figures) == 8
+@pytest.mark.parametrize(("name", "api"), [("threads", path.threads), ("tasks", path.tasks), (path.WEB, path.web)])
+def test_a_call_passes_few_files_and_functions(
+    name: str, api: Callable[[str], dict[str, path.Passed]], valkey: Server
+) -> None:
+    figures = list(path.figures({name: api(valkey.url)}))
+    assert sum(bool(each.verdict) for each in figures) == (4 if name == path.WEB else 8)
     assert [str(each) for each in figures if each.verdict == "short"] == []
