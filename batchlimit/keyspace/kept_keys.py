@@ -75,7 +75,6 @@ class DormantKeys:
         if there + self._others + in_use + len(packed) > self._most:
             packed = dict(list(packed.items())[-max(1, self._most - in_use) :])
             self.make_room(in_use, len(packed))
-            there = len(shelf.snapshots)
         if (now > shelf.until or there >= self._room) and len(self._shelves) < _MOST_SHELVES:
             shelf, there, self._others = Shelf(now + self._idle_after / _SHELVES), 0, len(self)
             self._shelves = (shelf, *[each for each in self._shelves if each.snapshots])
