@@ -57,7 +57,8 @@ class Knee(CountingLaw):
     limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
     drains each 4 s, and to a twentieth until there was calm, if its limit was reached for a second. What it takes for
     the time of a call may be the queue of those that came before. A baseline falls to what a drain shows; it rises only
-    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once.
+    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once. A call of no time, or
+    over 104 days, is counted, not timed.
 
     Args:
         initial: The first limit (calls, default 20); taken to the nearer bound if it is out of bounds.
