@@ -168,6 +168,10 @@ class AsyncRateLimiter(
     async def acquire_all(self, costs: Costs, *, timeout: float | None = None, priority: int = 1) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())
+        if costs.__class__ is dict and len(costs) == 1:  # it need not hold one key's tokens for another's
+            ((key, cost),) = costs.items()
+            await self._slow_path.acquire(key, cost, timeout, priority)
+            return
         told = await self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
             await AsyncAcquireAll(costs, self._registry, priority).acquire(until)

@@ -167,6 +167,10 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
     def acquire_all(self, costs: Costs, *, timeout: float | None = None, priority: int = 1) -> None:
         check_priority(priority)
         until = deadline(timeout, self._clock())
+        if costs.__class__ is dict and len(costs) == 1:  # it need not hold one key's tokens for another's
+            ((key, cost),) = costs.items()
+            self._slow_path.acquire(key, cost, timeout, priority)
+            return
         told = self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
             AcquireAll(costs, self._registry, priority).acquire(until)
