@@ -549,6 +549,16 @@ def test_as_many_keys_are_known_as_there_may_be(most: int) -> None:
     assert len(keys.dormant) == most
 
 
+def test_a_key_that_was_refused_is_known_on_in_what_room_those_in_use_leave() -> None:
+    keys = Keys(max_keys=2)
+    keys.know(key="late")
+    refused = keys.begun(key="late")
+    keys.know(key="another")
+    keys.entries["in use"] = "its entry"
+    keys.settle(refused, level=0.0, wait=0.5)
+    assert (keys.known("late"), keys.known("another")) == (KNOWN, None)
+
+
 def test_one_timer_comes_for_the_keys_of_a_shelf() -> None:
     keys = Keys()
     dues = [keys.settle(keys.begun(key=f"key-{n}")) for n in range(5)]
