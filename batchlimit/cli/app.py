@@ -56,6 +56,8 @@ def simulate(
             raise ValueError(f"no line of the log is a request; the first that is not: {bad.first or 'it is empty'}")
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         end(error)
+    if bad.late:
+        say(f"lines that are more than a minute older than one before them: {bad.late}; sort the log by time")
     told = whole(result, bad.count, instances, speed)
     rows, worst = of_rules(loaded, result), of_keys(result, keys)
     if output is not Output.TABLE:

@@ -29,12 +29,17 @@ _MILLISECONDS = 1e11
 """A number of seconds since 1970 is less than this for three thousand years."""
 
 
+_LATE = 60.0
+"""Seconds by which a line may be older than one before it: servers write when they have answered."""
+
+
 @dataclass
 class Bad:
-    """The lines that could not be read."""
+    """The lines that could not be read, or not be replayed at their time."""
 
     count: int = 0  # how many
     first: str = ""  # the first of them, as it may be shown
+    late: int = 0  # how many could be read, and are much older than one before them
 
 
 def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
@@ -42,14 +47,21 @@ def lines(source: Iterator[str], bad: Bad) -> Iterator[Line]:
     rest = (text for text in source if text.strip())
     if (first := next(rest, None)) is None:
         return
+    latest = 0.0
     read: Callable[[str], Line] = _of_json if first.lstrip().startswith("{") else _of_common
     for text in chain([first], source):
         try:
-            yield read(text)
+            line = read(text)
         except (ValueError, TypeError, AttributeError):  # it is no request
             if text.strip():
                 bad.count += 1
                 bad.first = bad.first or shown(text.strip())
+            continue
+        if line[0] > latest:
+            latest = line[0]
+        elif line[0] < latest - _LATE:
+            bad.late += 1
+        yield line
 
 
 def _of_common(line: str) -> Line:

@@ -70,6 +70,15 @@ def test_a_table_is_for_people(run: Run, rules: str, log: str) -> None:
     )
 
 
+def test_logs_that_were_joined_and_not_sorted_are_noticed(run: Run, rules: str, log: str) -> None:
+    assert "older" not in run("simulate", rules, log).stderr
+    first = Path(log).read_text()
+    Path(log).write_text(f"{first}\n{first.replace('10:00:', '09:58:')}")
+    done = run("simulate", rules, log, "-o", "json")
+    assert (done.exit_code, json.loads(done.stdout)["requests"]) == (0, 42)
+    assert "lines that are more than a minute older than one before them: 21; sort the log by time" in done.stderr
+
+
 def test_a_log_may_be_packed_or_come_by_standard_input(run: Run, rules: str, log: str, tmp_path: Path) -> None:
     whole = json.loads(run("simulate", rules, log, "-o", "json").stdout)
     packed = tmp_path / "access.log.gz"
