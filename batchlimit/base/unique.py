@@ -3,7 +3,7 @@
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 
@@ -71,9 +71,21 @@ def begin_anew() -> None:
     global process  # noqa: PLW0603
     with _beginning:
         if os.getpid() != process:
-            for begin in beginnings:
-                begin()
-            process = os.getpid()
+            failures = _failures(beginnings)
+            process = os.getpid()  # an interrupt comes before: then the next call does all of it
+            if failures:
+                raise failures[0]
+
+
+def _failures(calls: Iterable[Callable[[], object]]) -> list[Exception]:
+    """Make all of these calls, and return what some of them raised: a store of the user's own may."""
+    failures = list[Exception]()
+    for call in calls:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  the others are no less forked
+            failures.append(error)
+    return failures
 
 
 if hasattr(os, "register_at_fork"):
@@ -105,8 +117,8 @@ class Forkables(Generic[F]):
             adopt(thing)
 
     def _after_fork(self) -> None:
-        for each in self:
-            each.after_fork()
+        if failures := _failures([each.after_fork for each in self]):
+            raise failures[0]
 
 
 live_limiters: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -1,0 +1,56 @@
+"""What a forked child does: all of it, once, whatever some of it raises."""
+
+from collections.abc import Callable
+
+import pytest
+
+from batchlimit.base import unique
+from batchlimit.base.unique import Forkables
+
+
+class Thing:
+    """Notes that it began anew, and may fail at that, as a store of the user's own."""
+
+    def __init__(self, begun: list[str], name: str) -> None:
+        self._begun, self._name = begun, name
+
+    def after_fork(self) -> None:
+        self._begun.append(self._name)
+        if self._name == "broken":
+            raise OSError("no connection yet")
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What began anew in a process that Python told nothing of."""
+    told: list[str] = []
+    beginnings: list[Callable[[], object]] = []
+    monkeypatch.setattr(unique, "beginnings", beginnings)
+    monkeypatch.setattr(unique, "process", -1)
+    return told
+
+
+def test_what_fails_stops_nothing_else_and_is_not_begun_again(begun: list[str]) -> None:
+    """It failed each call of each limiter from then on."""
+    things = [Thing(begun, name) for name in ("one", "broken", "another")]
+    for kind in (Forkables[Thing](), Forkables[Thing]()):
+        for each in things:
+            kind.add(each)
+    with pytest.raises(OSError, match="no connection yet"):
+        unique.begin_anew()
+    assert sorted(begun) == sorted(2 * ["one", "broken", "another"])
+    unique.begin_anew()
+    assert len(begun) == 6
+
+
+def test_what_a_signal_handler_interrupts_is_begun_again(begun: list[str]) -> None:
+    def interrupted() -> None:
+        begun.append("anew")
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+
+    unique.beginnings.append(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        unique.begin_anew()
+    unique.begin_anew()
+    assert begun == ["anew", "anew"]
