@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_611,
+    "lines": 48_614,
     "functions": 3_569,
     "files": 309,
     "classes of one name": 9,

@@ -4,6 +4,7 @@ import gc
 import gzip
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Annotated, Any
@@ -80,6 +81,8 @@ def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
     try:
         with nullcontext(sys.stdin) if log == "-" else opening(log, "rt", encoding="utf-8", errors="replace") as source:
             result = replay.run(lines(source, bad))
+    except (EOFError, zlib.error) as error:
+        raise ValueError(f"{log} cannot be unpacked: {error}") from error
     finally:
         gc.set_threshold(*before)
     return result, result.requests / max(1e-9, time.process_time() - begun)

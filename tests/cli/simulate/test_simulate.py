@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,16 @@ def test_a_log_may_be_packed_or_come_by_standard_input(run: Run, rules: str, log
         run("simulate", rules, "-", "-o", "json", typed_in=Path(log).read_text()).stdout,
     ):
         assert json.loads(told)["rules"] == whole["rules"]
+
+
+@pytest.mark.parametrize("damage", [lambda packed: packed[:-20], lambda packed: packed[:12] + b"\xff" * 40])
+def test_a_packed_log_that_is_damaged_is_named(
+    run: Run, rules: str, log: str, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    packed = tmp_path / "access.log.gz"
+    packed.write_bytes(damage(gzip.compress(Path(log).read_bytes())))
+    done = run("simulate", rules, str(packed))
+    assert (done.exit_code, "access.log.gz cannot be unpacked: " in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
