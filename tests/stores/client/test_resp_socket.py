@@ -72,6 +72,33 @@ class FirstInVain:
         return self._poll.poll(timeout)
 
 
+class Patience:
+    """A poll in vain that notes for how long (ms)."""
+
+    def __init__(self) -> None:
+        self.waits: list[float | None] = []
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        self.waits.append(timeout)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("patience", "deadline", "wait"),
+    [(2.0, LONG, 2000.0), (2.0, None, 2000.0), (None, None, None), (2.0, 0.0, 1.0)],
+    ids=["the socket's is shorter", "the socket's alone", "for ever", "the deadline is over"],
+)
+def test_a_reply_is_waited_for_by_the_socket_s_own_timeout_or_by_the_deadline(
+    patience: float | None, deadline: float | None, wait: float | None
+) -> None:
+    scope = contextlib.nullcontext() if deadline is None else deadline_scope(time.monotonic() + deadline)
+    with pair(patience) as (resp, _, _), scope:
+        resp._poll = poll = Patience()  # type: ignore[assignment]
+        with pytest.raises(TimeoutError):
+            resp.exchange(b"ask", 1)
+    assert poll.waits == [wait]
+
+
 def test_who_listens_waits_for_longer_than_the_socket_has_patience() -> None:
     with pair() as (resp, _, far):
         resp._poll = FirstInVain(resp._poll, lambda: far.sendall(b"*1\r\n$4\r\nnews\r\n"))  # type: ignore[assignment]
