@@ -58,7 +58,7 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
             constants = Constants(tree)
             trees[path] = constants.visit(tree)
             limits.update(constants.limits)
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             found.problems.append(f"{path}: it cannot be read: {error}")
     inclusions = Inclusions(trees)
     for path, tree in trees.items():

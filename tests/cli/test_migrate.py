@@ -116,10 +116,12 @@ def test_routers_shared_limits_methods_and_defaults_become_rules(tmp_path: Path)
         "app.py:7: its cost is a function",
         "elsewhere has a limit, and no route that is written here: add its path as match",
         "broken.py: it cannot be read",
+        "deep.py: it cannot be read",
     ],
 )
 def test_what_the_source_does_not_say_is_told_with_its_place(tmp_path: Path, problem: str) -> None:
     (tmp_path / "broken.py").write_text("def (", encoding="utf-8")
+    (tmp_path / "deep.py").write_text("+".join("1" * 20_000), encoding="utf-8")
     done = migrated(tmp_path, SHOP)
     assert done.exit_code == 1
     assert problem in done.stderr
