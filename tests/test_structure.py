@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_614,
-    "functions": 3_569,
+    "lines": 48_633,
+    "functions": 3_570,
     "files": 309,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -8,6 +8,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Grant
 from batchlimit.errors import RateLimited
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.requests import Prefetch
@@ -174,9 +175,14 @@ class QueueAdmission:
         """Let what a tentative waiter was given be spent, as far as the bucket is concerned."""
         lease, was_held_up = self._state.lease, self._state.is_held_up
         lease.pledged = max(0, lease.pledged - waiter.cost)
+        if waiter.reports != lease.reports:
+            lease.untold += waiter.cost
         if waiter.prompt:
             lease.prompt = max(0, lease.prompt - waiter.cost)
-        if is_free := was_held_up and not self._state.is_held_up:
+        is_free = was_held_up and not self._state.is_held_up
+        if lease.untold and self._state.told_too_much:
+            self._state.denials, is_free = NO_DENIALS, True
+        if is_free:
             self._state.queue.wake_leader()
         return is_free
 

@@ -93,6 +93,15 @@ class KeyState:
         return self.lease.prompt * _SMALL > self.largest_cost
 
     @property
+    def told_too_much(self) -> bool:
+        """Whether the bucket keeps room for tokens that it was told are held, and that were spent since.
+
+        Who wants several keys holds the tokens of one while requests for others are sent. What the bucket answered then
+        is no reason to wait: it refills from the next request on. At a burst of 1 a third of the rate was unused.
+        """
+        return self.lease.untold * _SMALL > self.largest_cost and not self.denies_all
+
+    @property
     def most(self) -> int:
         """The largest cost that fits by the code, or now: to ask for more is the caller's mistake."""
         code = self.code

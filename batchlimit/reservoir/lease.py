@@ -26,7 +26,8 @@ class Lease:
 
     __slots__ = (
         "_recorded", "_tokens", "borrowed", "counted_as_spent", "generation", "may_count_as_spent", "pending",
-        "pledged", "prompt", "reports", "reserved_for_waiters", "served", "starts", "void_before", "whole_burst",
+        "pledged", "prompt", "reports", "reserved_for_waiters", "served", "starts", "untold", "void_before",
+        "whole_burst",
     )  # fmt: skip
 
     def __init__(self, tokens: FreeTokens, now: float) -> None:
@@ -35,6 +36,7 @@ class Lease:
         self.pledged = 0  # tokens given to waiters that are tentative still
         self.prompt = 0  # and to those of them that are prompt
         self.reports = 0  # made to the bucket; tokens spent before one are spent for the bucket too
+        self.untold = 0  # tokens that the last report told as held, and that were spent since
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
         self.may_count_as_spent = False  # whether the bucket may count the last grant as spent
@@ -113,6 +115,7 @@ class Lease:
     def report(self) -> int:
         """Return how many tokens we report as held; once that arrives, the rest of the lease is spent."""
         self.reports += 1
+        self.untold = 0
         self._recorded = 0 if self.borrowed else self.held + self.pledged
         self.whole_burst = None
         return self._recorded

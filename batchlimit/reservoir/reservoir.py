@@ -212,7 +212,8 @@ class Reservoir:
             # Urgent callers ask again at once, after some of what they need: for more that begins later. Spaced as the
             # asks of others at an empty bucket, one such instance of eight waited for up to .95 s, not .37, at 100/s.
             if leaves_plenty(fetch, grant, state.quota, jitter) or (
-                grant.granted > 0 and grant.starts_in == 0.0 and state.queue.highest_priority > 1
+                state.told_too_much
+                or (grant.granted > 0 and grant.starts_in == 0.0 and state.queue.highest_priority > 1)
             ):
                 state.denials = NO_DENIALS
             else:
