@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_633,
+    "lines": 48_632,
     "functions": 3_570,
     "files": 309,
     "classes of one name": 9,

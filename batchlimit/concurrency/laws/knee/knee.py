@@ -52,13 +52,12 @@ class Knee(CountingLaw):
                                                      far over tolerance and lasts
 
     Under a load that never ends, a drain shows how long calls take without a queue. L goes to a quarter for half a
-    second, or to a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every
-    16 s of a common clock. So each sees the time that all of them together make, however many they are. A limiter whose
-    limit is not in use does not drain, but looks how long calls take while the others do. In its first 16 s a limiter
-    drains each 4 s, and to a twentieth until there was calm, if its limit was reached for a second. What it takes for
-    the time of a call may be the queue of those that came before. A baseline falls to what a drain shows; it rises only
-    if drains are known to work. If calls take far longer all of a sudden, a drain comes at once. A call of no time, or
-    over 104 days, is counted, not timed.
+    second, or a half where calls take at most 1.5 times as long. Limiters that share a backend drain together, every 16
+    s of a common clock. So each sees the time that all together make, however many. A limiter whose limit is not in use
+    does not drain, but looks while the others do. In its first 16 s a limiter drains each 4 s, and to a twentieth until
+    there was calm, if its limit was reached for a second. What it takes for the time of a call may be the queue of
+    those that came before. A baseline falls to what a drain shows; it rises only if drains are known to work. If calls
+    take far longer suddenly, a drain comes at once. A call of no time, or over 104 days, is counted, not timed.
 
     Args:
         initial: The first limit (calls, default 20); taken to the nearer bound if it is out of bounds.
