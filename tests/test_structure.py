@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_632,
+    "lines": 48_639,
     "functions": 3_570,
-    "files": 309,
+    "files": 310,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
 }

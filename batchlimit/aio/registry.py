@@ -15,8 +15,8 @@ from batchlimit.aio.home import AT_ONCE, FileFollower, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way
+from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import drive
-from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry
 from batchlimit.keyspace.keyspace import Keyspace

@@ -5,7 +5,7 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from batchlimit.base.unique import Forkables
+from batchlimit.base.forks import Forkables
 from batchlimit.concurrency.locked_gate import LockedGate
 from batchlimit.concurrency.permit import Permit
 from batchlimit.concurrency.queue import GateWaiter

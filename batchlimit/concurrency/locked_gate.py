@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from batchlimit.base.forks import Forkables
 from batchlimit.base.setting import function, functions, several
-from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.classification import Classify, outcome_of
 from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, LimitControl, SheddablePermits, checked
 from batchlimit.concurrency.gate import Gate, Reason

@@ -8,9 +8,10 @@ from os import PathLike, fspath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from batchlimit.base.forks import Forkables
 from batchlimit.base.patterns import by_name
 from batchlimit.base.setting import between
-from batchlimit.base.unique import Forkables, Unique
+from batchlimit.base.unique import Unique
 from batchlimit.events import log_event
 from batchlimit.quota.overrides.code import CodeLimits, Follower, Reviewer
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened

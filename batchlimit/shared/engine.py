@@ -6,10 +6,10 @@ from functools import partial
 from os import getpid
 from typing import Any, TypeVar
 
-from batchlimit.base import unique
+from batchlimit.base import forks
 from batchlimit.base.blocking import not_reentered
+from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import Steps
-from batchlimit.base.unique import Forkables
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
@@ -48,8 +48,8 @@ class Engine:
         self, permit: BaseSharedPermit, timeout: float, priority: int, turn: type[W]
     ) -> tuple[SlotWaiter, W, float] | None:
         """Let a permit have a free place; else return the waiter, what it waits for, and how long (s); or raise."""
-        if getpid() != unique.process:
-            unique.begin_anew()
+        if getpid() != forks.process:
+            forks.begin_anew()
         holdings = self.holdings
         with not_reentered(holdings.lock):
             if self.renewer.is_closed:

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
+from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import run
-from batchlimit.base.unique import Forkables
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event
 from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry

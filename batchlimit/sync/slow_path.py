@@ -3,7 +3,7 @@
 from os import getpid
 from typing import Any
 
-from batchlimit.base import unique
+from batchlimit.base import forks
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.steps import run
@@ -36,8 +36,8 @@ class SlowPath:
 
     async def acquire_in_loop(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Do the same in a coroutine, and do not block its event loop."""
-        if getpid() != unique.process:
-            unique.begin_anew()
+        if getpid() != forks.process:
+            forks.begin_anew()
         until, result = deadline(timeout, self._clock()), None
         while result is None:
             entry = self._registry.live_entry(key)
@@ -62,8 +62,8 @@ class SlowPath:
     def spend_cold(self, costs: Any) -> dict[str, Decision] | None:
         """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
         registry, told = self._registry, None
-        if getpid() != unique.process:
-            unique.begin_anew()
+        if getpid() != forks.process:
+            forks.begin_anew()
         if (charged := registry.memory.charge_hot(costs)) is None:
             return None
         try:
@@ -75,7 +75,7 @@ class SlowPath:
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
         """Do the same at a known key entry, by the first of its rules that decides."""
         is_bad = cost.__class__ is not int or not 0 < cost <= entry.reservoir.state.largest_cost
-        if is_bad or getpid() != unique.process:
+        if is_bad or getpid() != forks.process:
             return self.try_acquire(key, cost)
         if self._is_denied(entry, cost):
             return False
@@ -113,8 +113,8 @@ class SlowPath:
     def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         registry = self._registry
-        if getpid() != unique.process:
-            unique.begin_anew()
+        if getpid() != forks.process:
+            forks.begin_anew()
         while True:
             is_in_use = key.__class__ is str and key in registry.entries
             if not is_in_use and (answer := registry.spends.one(key, cost, until, priority)) is not None:

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from batchlimit.base.blocking import AMID, warn_in_loop
-from batchlimit.base.unique import beginnings
+from batchlimit.base.forks import beginnings
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.reservoir.admission import AdmissionResult

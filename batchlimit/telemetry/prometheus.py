@@ -17,8 +17,8 @@ with needed(__name__, "prometheus", "prometheus-client", name="prometheus_client
     from prometheus_client.multiprocess import mark_process_dead
 
 from batchlimit.base import histogram
+from batchlimit.base.forks import Forkables
 from batchlimit.base.setting import between, of_kind
-from batchlimit.base.unique import Forkables
 from batchlimit.telemetry import metrics
 from batchlimit.telemetry.reading import Add, Observed, Series, Sources, read_together
 

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from batchlimit.admin.admin import Admin
-from batchlimit.base.unique import Forkables, adopters, live_limiters
+from batchlimit.base.forks import Forkables
+from batchlimit.base.unique import adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.concurrency.keyed.gates import KeyedGates, live_tables
 from batchlimit.concurrency.locked_gate import LockedGate, live_gates

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from batchlimit.base.forks import Forkables
 from batchlimit.base.patterns import limits_by_name
-from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.critical_section import CLOSED, Changed
 from batchlimit.concurrency.keyed.limits import (
     Keyed,

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from batchlimit.base.forks import Forkables
 from batchlimit.base.setting import between
-from batchlimit.base.unique import Forkables
 from batchlimit.concurrency.statistics import WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Polled, Watcher
 from batchlimit.events import log_event

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from batchlimit.base import unique
-from batchlimit.base.unique import Forkables
+from batchlimit.base import forks
+from batchlimit.base.forks import Forkables
 
 
 class Thing:
@@ -25,8 +25,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What began anew in a process that Python told nothing of."""
     told: list[str] = []
     beginnings: list[Callable[[], object]] = []
-    monkeypatch.setattr(unique, "beginnings", beginnings)
-    monkeypatch.setattr(unique, "process", -1)
+    monkeypatch.setattr(forks, "beginnings", beginnings)
+    monkeypatch.setattr(forks, "process", -1)
     return told
 
 
@@ -37,9 +37,9 @@ def test_what_fails_stops_nothing_else_and_is_not_begun_again(begun: list[str]) 
         for each in things:
             kind.add(each)
     with pytest.raises(OSError, match="no connection yet"):
-        unique.begin_anew()
+        forks.begin_anew()
     assert sorted(begun) == sorted(2 * ["one", "broken", "another"])
-    unique.begin_anew()
+    forks.begin_anew()
     assert len(begun) == 6
 
 
@@ -49,8 +49,8 @@ def test_what_a_signal_handler_interrupts_is_begun_again(begun: list[str]) -> No
         if len(begun) == 1:
             raise KeyboardInterrupt
 
-    unique.beginnings.append(interrupted)
+    forks.beginnings.append(interrupted)
     with pytest.raises(KeyboardInterrupt):
-        unique.begin_anew()
-    unique.begin_anew()
+        forks.begin_anew()
+    forks.begin_anew()
     assert begun == ["anew", "anew"]
