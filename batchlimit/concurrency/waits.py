@@ -195,8 +195,6 @@ class BlockTask:
     def ends_by(self, error: BaseException | None) -> bool:
         """End the block; return whether this cancellation is why, unless somebody else wants the task cancelled too."""
         if not self.is_cancelled or self._task is None or self._task is not asyncio.current_task():
-            return (
-                False  # the block was handed on, by an exit stack or a generator, and what was cancelled is another's
-            )
+            return False  # of another task: the block was handed on, by an exit stack or a generator
         others = self._task.uncancel() > self._cancels
         return isinstance(error, asyncio.CancelledError) and not others

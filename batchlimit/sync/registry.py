@@ -5,7 +5,9 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from os import getpid
 
+from batchlimit.base import forks
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
 from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import run
@@ -69,6 +71,8 @@ class Registry(BaseRegistry):
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry, which may have retired; make it if there is none. LimiterClosed after close()."""
+        if getpid() != forks.process:
+            forks.begin_anew()
         try:
             return self.entries[key]
         except (KeyError, TypeError):

@@ -36,8 +36,6 @@ class SlowPath:
 
     async def acquire_in_loop(self, key: str, cost: int, timeout: float | None, priority: int) -> None:
         """Do the same in a coroutine, and do not block its event loop."""
-        if getpid() != forks.process:
-            forks.begin_anew()
         until, result = deadline(timeout, self._clock()), None
         while result is None:
             entry = self._registry.live_entry(key)

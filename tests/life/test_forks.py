@@ -201,7 +201,15 @@ def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefi
         assert other.end() == 0
 
 
-@pytest.mark.parametrize("call", ["limiter.try_acquire(KEY)", "all(limiter.decide_all({KEY: 1, 'other': 1}).values())"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "limiter.try_acquire(KEY)",
+        "all(limiter.decide_all({KEY: 1, 'other': 1}).values())",
+        "[limiter.peek(KEY), limiter.try_acquire(KEY)][1]",
+        "[limiter.pause('other', 1.0), limiter.try_acquire(KEY)][1]",
+    ],
+)
 def test_children_of_a_fork_of_which_python_is_not_told_are_instances_of_their_own(
     valkey: Server, prefix: str, call: str
 ) -> None:
@@ -209,6 +217,7 @@ def test_children_of_a_fork_of_which_python_is_not_told_are_instances_of_their_o
     program = f"""
     import ctypes
     limiter = limiter_of("40/hour")
+    limiter.peek(KEY)  # it has a thread, which is the parent's alone
     children = []
     for _ in range(3):
         (turns, turn), (told, tell) = os.pipe(), os.pipe()
