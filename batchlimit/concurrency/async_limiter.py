@@ -153,14 +153,9 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
     """
 
     def acquire(
-        self,
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> AsyncPermit:
+        self, partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> AsyncPermit:  # fmt: skip
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:

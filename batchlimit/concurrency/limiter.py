@@ -30,18 +30,11 @@ class BaseLimiter(Unique):
     _instead = "make one in each process: each limits itself"
 
     def __init__(
-        self,
-        law: Law | None = None,
-        *,
-        partitions: Partitions | None = None,
-        queue: Queue = NO_QUEUE,
-        classify: Classify = classify,
-        bypass: Bypass | None = None,
-        watchers: Sequence[Watcher] = (),
-        every: float = 30.0,
-        shedding: Shedding | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+        self, law: Law | None = None,
+        *, partitions: Partitions | None = None, queue: Queue = NO_QUEUE, classify: Classify = classify,
+        bypass: Bypass | None = None, watchers: Sequence[Watcher] = (), every: float = 30.0,
+        shedding: Shedding | None = None, clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:  # fmt: skip
         of_kind("partitions", partitions, Partitions | None, 'like Partitions({"live": 0.5})')
         of_kind("queue", queue, Queue, "like Queue(100)")
         options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
@@ -139,14 +132,9 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
     """
 
     def acquire(
-        self,
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> Permit:
+        self, partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> Permit:  # fmt: skip
         """Return a permit, at once or when it is this caller's turn.
 
         Args:
@@ -175,16 +163,9 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         return permit
 
     def acquire_later(
-        self,
-        admitted: Admitted,
-        refused: Refused,
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> Permit | None:
+        self, admitted: Admitted, refused: Refused, partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> Permit | None:  # fmt: skip
         """Return a permit at once, if there is room; else return None, wait without a thread, and be called back.
 
         Args:

@@ -27,15 +27,9 @@ from batchlimit.integrations import starlette
 from batchlimit.integrations.starlette import RefusedRequest, RefusedWebSocket, add_exception_handlers
 
 __all__ = [
-    "RateLimitMiddleware",
-    "RefusedRequest",
-    "RefusedWebSocket",
-    "add_exception_handlers",
-    "add_rate_limits",
-    "decisions",
-    "limited",
-    "responses",
-]
+    "RateLimitMiddleware", "RefusedRequest", "RefusedWebSocket", "add_exception_handlers", "add_rate_limits",
+    "decisions", "limited", "responses",
+]  # fmt: skip
 
 
 def add_rate_limits(

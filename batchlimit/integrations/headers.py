@@ -140,13 +140,9 @@ class Fields:
     """
 
     def __init__(
-        self,
-        form: Form = "draft-11",
-        secret: bytes | None = None,
-        *,
-        chance: Callable[[], float] = random.random,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
+        self, form: Form = "draft-11", secret: bytes | None = None,
+        *, chance: Callable[[], float] = random.random, wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         if form not in get_args(Form):
             raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")

@@ -50,15 +50,9 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
     """
 
     def acquire(
-        self,
-        key: str,
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> Permit:
+        self, key: str, partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> Permit:  # fmt: skip
         """Return a permit of a key, at once or when it is this caller's turn.
 
         Args:
@@ -82,17 +76,9 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         return permit
 
     def acquire_later(
-        self,
-        admitted: Admitted,
-        refused: Refused,
-        key: str,
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> Permit | None:
+        self, admitted: Admitted, refused: Refused, key: str, partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> Permit | None:  # fmt: skip
         """Return a permit of a key at once, if there is room; else return None, wait without a thread, be called back.
 
         Args:
@@ -115,15 +101,9 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         return Deadlines(self._gates.clock)
 
     def acquire_all(
-        self,
-        keys: Iterable[str],
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> Permits:
+        self, keys: Iterable[str], partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> Permits:  # fmt: skip
         """Return permits of several keys, all of them or none.
 
         A caller waits for a key that has no room while it holds nothing; turned away three times after that, it waits
@@ -175,15 +155,9 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
     """
 
     def acquire(
-        self,
-        key: str,
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> AsyncPermit:
+        self, key: str, partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> AsyncPermit:  # fmt: skip
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
@@ -202,15 +176,9 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         return permit
 
     def acquire_all(
-        self,
-        keys: Iterable[str],
-        partition: str = "",
-        *,
-        timeout: float | None = None,
-        operation: str = "",
-        priority: int = 0,
-        sheddable: bool = False,
-    ) -> AsyncPermits:
+        self, keys: Iterable[str], partition: str = "",
+        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
+    ) -> AsyncPermits:  # fmt: skip
         """Return permits of several keys, all of them or none, to be awaited or entered with `async with`.
 
         Args:

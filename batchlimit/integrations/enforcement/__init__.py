@@ -37,17 +37,6 @@ from batchlimit.integrations.enforcement.outcome import (
 from batchlimit.integrations.enforcement.plan import RouteLimit
 
 __all__ = [
-    "HOLD_NAME",
-    "NO_STORE",
-    "SHOWN",
-    "AsyncEnforcer",
-    "Enforcer",
-    "Outcome",
-    "Refusal",
-    "Response",
-    "RouteLimit",
-    "Unidentified",
-    "decisions",
-    "refuse",
-    "unprotected",
-]
+    "HOLD_NAME", "NO_STORE", "SHOWN", "AsyncEnforcer", "Enforcer", "Outcome", "Refusal", "Response", "RouteLimit",
+    "Unidentified", "decisions", "refuse", "unprotected",
+]  # fmt: skip

@@ -30,18 +30,11 @@ class Enforcement(Generic[L]):
     _event: ClassVar[Event]
 
     def __init__(
-        self,
-        limiter: L | Callable[[], L],
-        rules: Rules | RuleFile,
-        *,
-        headers: Form | Fields = "draft-11",
-        unidentified: Unidentified = "refuse",
-        silence: float = _SILENCE,
-        clock: Callable[[], float] = time.monotonic,
-        checks: Checks | ChecksSetting = True,
-        own: Callable[[], L | None] | None = None,
-        enabled: bool = True,
-    ) -> None:
+        self, limiter: L | Callable[[], L], rules: Rules | RuleFile,
+        *, headers: Form | Fields = "draft-11", unidentified: Unidentified = "refuse", silence: float = _SILENCE,
+        clock: Callable[[], float] = time.monotonic, checks: Checks | ChecksSetting = True,
+        own: Callable[[], L | None] | None = None, enabled: bool = True,
+    ) -> None:  # fmt: skip
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
         self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
@@ -159,13 +152,9 @@ class Enforcement(Generic[L]):
             return plan
 
     def _decide(
-        self,
-        request: Request,
-        plan: RequestPlan,
-        identity: Mapping[str, object],
-        timeout: float | None,
+        self, request: Request, plan: RequestPlan, identity: Mapping[str, object], timeout: float | None,
         outcome: Outcome | None = None,
-    ) -> Outcome | Steps[Outcome] | None:
+    ) -> Outcome | Steps[Outcome] | None:  # fmt: skip
         """Charge a request by tokens that are here, or return the steps by which it is charged.
 
         None: a key cannot be made, and `_find` says what becomes of the request. An `outcome` of the same request that
