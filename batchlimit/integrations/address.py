@@ -142,10 +142,7 @@ def network(text: str, v6: int = 56) -> str:
 
 
 def _carried(number: int) -> IPv4Address | None:
-    """Return the IPv4 address whose packets are carried: its network is shared by all of IPv4, or is many keys.
-
-    For keys alone: a proxy is trusted by the address that it has.
-    """
+    """Return the IPv4 address that is carried, for keys alone: its network is all of IPv4's, or is many keys."""
     if number >> 32 == _NAT64:
         return IPv4Address(number & _V4)
     if number >> 112 == _SIX_TO_FOUR:

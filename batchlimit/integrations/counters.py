@@ -75,10 +75,7 @@ class EnforcementStatistics:
 
 
 class Tally:
-    """The counts of one rule under way, or of those that requests are charged to together.
-
-    `next(tally.matched)` counts one, in C, and right in threads without a lock.
-    """
+    """The counts of one rule, or of rules charged together. `next(tally.matched)` counts one, in C, without a lock."""
 
     __slots__ = (*RuleCounts.__slots__,)
 

@@ -35,10 +35,7 @@ _PROXY_FIX = "werkzeug.proxy_fix.orig"
 
 
 class FlaskHold:
-    """What the rules say of one request.
-
-    Its methods take the request itself, and not Flask's proxy: each look through that takes half a microsecond.
-    """
+    """What the rules say of one request. It takes the request itself: each look through Flask's proxy takes 0.5 us."""
 
     __slots__ = ("_front", "_outcome", "refusal")
 

@@ -141,10 +141,7 @@ class Front(_Front[Enforcer]):
 
 
 class AsyncFront(_Front[AsyncEnforcer]):
-    """Holds rules against the requests of an application on one event loop; `identify` may be asynchronous.
-
-    A limiter that is not its owner's is made by `open` or by the first request, and closed by `close`.
-    """
+    """Holds rules against requests on one event loop; `identify` may be async, `close` closes a limiter made here."""
 
     def __init__(self, limiter: AsyncLimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
         from batchlimit import AsyncRateLimiter

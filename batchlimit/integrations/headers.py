@@ -65,10 +65,7 @@ _TIME = re.compile(rb";t=\d+(?=;pk=)").sub
 
 
 class Policy:
-    """The parts of one rule's fields that are the same for every request.
-
-    Its slowest bandwidth has the name of the rule; each other has "#" and a number more, which no rule's name has.
-    """
+    """What one rule's fields always say; its slowest bandwidth has its name, others "#" and a number more."""
 
     __slots__ = ("items", "limits", "most", "rates", "slowest")
 
@@ -245,10 +242,9 @@ class Prepared:
         again: int | None = None,
         keyed: tuple[bytes, bytes] | None = None,
     ) -> list[Header] | None:
-        """Return the fields; None: another quota holds for a key, or another bandwidth binds: prepare them anew.
+        """Return the fields; None: prepare anew, for another quota holds or another bandwidth binds.
 
-        A refused caller may come `again` after so many seconds (None: nobody was refused). What was `keyed` by these
-        keys before need not be again.
+        `again`: seconds after which who was refused may come; `keyed`: what was keyed by these keys before.
         """
         numbers: list[int] = []
         for at, quota, binding, most, rate in self._parts:

@@ -1,8 +1,4 @@
-"""How long calls are held back by what upstream says is left, so that its 429 does not come.
-
-They are held back by pauses. Other quotas that lapse were simulated too, as if all processes agreed who sets them. 429s
-are as few, but strangers lose a fifth of a window, the store is asked 1.2 to 2.3 times as often, and its log grows.
-"""
+"""How long calls are held back, by pauses, by what upstream says is left, so that its 429 does not come."""
 
 from collections.abc import Mapping
 

@@ -135,10 +135,7 @@ class PermitOptions(TypedDict, total=False):
 
 
 class PermitSource:
-    """Acquires the permits of requests, for faces of both APIs; TypeError: the options do not go with the limiter.
-
-    A request is refused (BatchLimitError) also where its key cannot be made.
-    """
+    """Acquires permits, for faces of both APIs; without a key it refuses. TypeError: options do not fit the limiter."""
 
     def __init__(
         self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None
@@ -193,10 +190,7 @@ class PermitSource:
 
 
 class WebPermits(PermitSource):
-    """What a middleware of either API asks about a request: whether it is limited, its permit, how it ended.
-
-    If a function of the user's raises, the log tells, and the request is limited as without that function.
-    """
+    """What middlewares of both APIs ask of a request. A function of the user's that raises is told and left out."""
 
     def __init__(self, kinds: tuple[type, ...], limits: ConcurrencyLimit) -> None:
         self._limits, partition = limits, limits.partition

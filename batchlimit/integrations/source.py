@@ -108,10 +108,7 @@ class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
         return task
 
     async def close(self) -> None:
-        """Close a limiter that was made here; the next start makes another one.
-
-        It is closed after what is being settled, or after ten seconds of that.
-        """
+        """Close a limiter that was made here, after what is settling (10 s at most); a next start makes another."""
         if self._settling:
             await asyncio.wait(self._settling, timeout=_PATIENCE_S)
         if not self._is_given and (limiter := vars(self).pop("limiter", None)) is not None:

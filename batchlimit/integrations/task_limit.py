@@ -49,10 +49,7 @@ class _Line:
 
 
 class Lines:
-    """The lines of all keys, as far as this process knows. They are kept in the store; `RateLimiter.line_up` asks it.
-
-    Racing threads may lose a change: then a new task asks that was to line up.
-    """
+    """The lines of all keys as this process knows them; the store keeps them. Racing threads may lose a change."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or steady

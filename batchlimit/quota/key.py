@@ -46,10 +46,7 @@ def check_key(key: object) -> str:
 
 
 def check_cost(cost: object, largest: int, key: str) -> int:
-    """The cost itself: whole tokens from 0 (admitted, costs nothing) to `largest`, the key's `Quota.largest_cost`.
-
-    Raises TypeError unless it is an int, ValueError if it is negative, and NeverFits, which is one, if it is too large.
-    """
+    """Return a cost from 0 to `largest`; TypeError: no int, ValueError: below 0, NeverFits (a ValueError): too much."""
     if isinstance(cost, bool) or not isinstance(cost, int):
         raise TypeError(f"cost must be a whole number of tokens, not {shown(cost)}")
     if cost < 0:
@@ -82,11 +79,7 @@ def check_costs(costs: object) -> dict[str, int]:
 
 
 def check_prefix(prefix: object) -> str:
-    """The prefix itself: a non-empty str without braces or white space. Raises TypeError or ValueError.
-
-    A brace would move the hash tag of a bucket's name. Limiters that share a store and no quotas need prefixes of their
-    own, and none that continues another after a colon: "a" with key "b:c" is "a:b" with key "c".
-    """
+    """Return a prefix: not empty, without white space or braces, which would move the hash tag; else it raises."""
     if not isinstance(prefix, str):
         raise TypeError(f"a prefix must be a str, not {shown(prefix)}")
     if not prefix or any(letter in "{}" or letter.isspace() for letter in prefix):

@@ -49,10 +49,7 @@ FEWEST = 10_000
 
 
 def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota]:
-    """Return the function from a key to its quota, which raises ValueError where there is none.
-
-    A mapping is read here, so a typo fails at start. The first answers of a function stay, for so many keys at least.
-    """
+    """Return what finds a key's quota (ValueError: none); first answers of a function stay, of `most` keys at least."""
     if isinstance(source, Quota | str):
         quota = Quota.parse(source) if isinstance(source, str) else source
         return lambda _key: quota

@@ -49,10 +49,7 @@ class Template:
         return self._key.format(), self._cost
 
     def of(self, function: Callable[..., Any]) -> Callable[..., tuple[str, int]]:
-        """Return what makes key and cost of this function's arguments.
-
-        Raises ValueError now for a field that is none of its parameters; at a call, TypeError for wrong arguments.
-        """
+        """Return what makes key and cost of a function's arguments; ValueError now for a field that is no parameter."""
         key, cost = self._key, self._cost
         text = self._text(function) if isinstance(key, str) else key
 
@@ -117,10 +114,7 @@ def the_function(given: tuple[Callable[P, R], ...], named: Mapping[str, object])
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether its calls are awaited: of a coroutine function, or of an object whose call is one.
-
-    TypeError for an asynchronous generator: what it does it does later, and nobody could say when it was admitted.
-    """
+    """Whether its calls are awaited; TypeError for an async generator: nobody could say when it was admitted."""
     if inspect.isasyncgenfunction(function):
         raise TypeError(f"an asynchronous generator cannot be limited: {shown(function)}; limit what it awaits")
     return is_asynchronous(function)

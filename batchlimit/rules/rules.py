@@ -279,10 +279,7 @@ class Rules:
         return found
 
     def _replaced(self, method: str, path: str, root: str, without: Collection[str]) -> Mapping[str, str]:
-        """Return the names of rules that do not apply, each with one that replaces it where it matches exactly.
-
-        A rule in shadow mode replaces none: else nothing would be limited while it is tried.
-        """
+        """Return the names of rules that do not apply, each with an enforced one that replaces it, by exact match."""
         return {
             name: rule.name
             for rule, patterns in self._replacing

@@ -11,10 +11,7 @@ from batchlimit.errors import WatcherUnavailable
 
 
 def throttling_of(group: Group) -> tuple[int, int, float] | None:
-    """Return in how many periods a group wanted to run, in how many it was held back, and for how many seconds in all.
-
-    None where it counts nothing, because processors are not controlled there.
-    """
+    """Return a group's periods, those in which it was held back, and the seconds of that; None: it counts nothing."""
     told = group.table("cpu.stat") if group.has("cpu.stat") else {}
     if "nr_periods" not in told:
         return None

@@ -34,11 +34,9 @@ if TYPE_CHECKING:
 
 
 class LimitedMessages:
-    """A websocket each of whose received messages is charged. The first one that is refused closes it.
+    """A websocket each of whose received messages is charged; the first that is refused closes it, with code 1008.
 
     A message whose turn was cancelled while it was charged is not lost: the next call of `receive` returns it.
-
-    To the application it looks as if the client had gone away: it receives `websocket.disconnect` with code 1008.
     """
 
     __slots__ = ("_closed", "_enforcer", "_receive", "_request", "_send", "_waiting")
@@ -249,10 +247,7 @@ class RateLimitMiddleware:
         return self._front.statistics()
 
     async def close(self) -> None:
-        """Close the limiter that was made here, after what is being settled.
-
-        Only a framework that keeps its lifespan to itself needs to call it.
-        """
+        """Close the limiter that was made here, after what is settling: for a framework that passes on no lifespan."""
         await self._front.close()
 
     async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -31,11 +31,7 @@ LATE_KEY = "batchlimit.late"
 
 
 class RouteLimits(Exchange):
-    """One request on its way, and what its routes need to ask. RateLimitMiddleware puts it into the scope.
-
-    It is watched as soon as a charge depends on the response. What has to be awaited to settle that is done in a task
-    that nobody cancels.
-    """
+    """One request, in its scope, for its routes to ask; it is watched once a charge depends on its response."""
 
     __slots__ = ("_home", "_settling", "enforcer", "give_answer", "outcome")
 

@@ -129,11 +129,7 @@ def front() -> Front:
 
 @cache
 def async_front() -> AsyncFront:
-    """Return what asks the limiter from tasks. Raises ImproperlyConfigured.
-
-    Django has no lifespan: the limiter is made with this, binds to the loop of the first request, and is not closed.
-    Its leased tokens return when their lease expires.
-    """
+    """Return what asks the limiter from tasks; without a lifespan nothing closes it. Raises ImproperlyConfigured."""
     made: AsyncFront = _made(AsyncFront, configuration().async_limiter, awaitable, "ASYNC_LIMITER, which ASGI needs")
     return made
 

@@ -24,10 +24,7 @@ _Called = Callable[..., Any]
 
 
 class Hold:
-    """What the rules say of one request, by a front of threads (WSGI) or of tasks (ASGI): views of either kind ask it.
-
-    A request has it as long as its response is not there: the two would be left to the garbage collector.
-    """
+    """What the rules say of one request, by a front of threads or of tasks, as long as its response is not there."""
 
     def __init__(self, front: Front | AsyncFront, outcome: Outcome, request: Any) -> None:
         self.front: Any = front

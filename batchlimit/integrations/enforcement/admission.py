@@ -155,11 +155,7 @@ class Enforcement(Generic[L]):
         self, request: Request, plan: RequestPlan, identity: Mapping[str, object], timeout: float | None,
         outcome: Outcome | None = None,
     ) -> Outcome | Steps[Outcome] | None:  # fmt: skip
-        """Charge a request by tokens that are here, or return the steps by which it is charged.
-
-        None: a key cannot be made, and `_find` says what becomes of the request. An `outcome` of the same request that
-        was charged to nothing yet takes what is charged by tokens that are here.
-        """
+        """Charge tokens that are here, into `outcome` if given, or return the steps; None: a key cannot be made."""
         tally = plan.tariff.tally
         if tally is None or not plan.tariff.rules:
             return self._exempt(request) if plan is EXEMPT else self._unmatched(request)

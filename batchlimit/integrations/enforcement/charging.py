@@ -64,10 +64,7 @@ class Underway:
         return {key: one[1] for _, key, _ in charges if (one := self._open.get(key))} if self._open else {}
 
     def outcome(self, key: str, were: dict[str, int], most: int, until: float) -> Steps[bool]:
-        """Wait for the next response that says what stays charged to a key; return whether to decide once more.
-
-        `were`: what was under way when it was refused: it has not heard of an end since. So many wait at once at most.
-        """
+        """Wait, as one of `most`, for a response under way since a refusal (`were`); return whether to decide again."""
         seconds = until - time.monotonic()
         if seconds <= 0.0 or not (key in were or key in self._open):
             return False
@@ -104,10 +101,7 @@ class Charging:
         self._admits_unidentified = admits_unidentified
 
     def charge(self, request: Request, bill: Bill, timeout: float | None) -> Steps[Outcome]:
-        """Charge all of them or none, but for those that refuse nobody now: in shadow mode, or open without a bucket.
-
-        Where a response under way may give back what is short, it is heard first.
-        """
+        """Charge all or none, but for what refuses nobody now; first hear a response under way that may give back."""
         until: float | None = None
         rules: list[Charged] = []  # of which is taken out what is not charged
         shadows: dict[str, Decision] = {}

@@ -114,10 +114,7 @@ class Outcome:
         return self.bill, self.left, self.decided, self.shadows
 
     def add(self, other: "Outcome", fields: Fields) -> Refusal | None:
-        """Add what a rule said that a route asked for.
-
-        The fields tell of each rule once; those of a refusal tell of what refused, and of nothing else.
-        """
+        """Add what a rule said that a route asked for; the fields tell of each rule once, or of what refused alone."""
         if other.charges:
             self.charges = [*self.charges, *other.charges]
         if other.refusal is not None:

@@ -27,11 +27,7 @@ _ODD = frozenset(("fallback", "shadow"))
 
 
 class Tariff:
-    """Rules that are charged together, each at a fixed cost.
-
-    `tally` counts who is charged to exactly these (None: each rule is counted for itself). `write` returns the keys, a
-    line each, of the values by `names`: those of the fields in the keys.
-    """
+    """Rules that are charged together at fixed costs; `tally` counts who is charged to these (None: each by itself)."""
 
     __slots__ = ("costs", "is_special", "names", "prepared", "rules", "tally", "write")
 
@@ -43,7 +39,7 @@ class Tariff:
         keys = "\n".join([rule.key for rule in rules])  # none of them has a line break
         for number, name in enumerate(names):
             keys = keys.replace(f"{{{name}}}", f"{{{number}}}")
-        self.write = keys.format
+        self.write = keys.format  # returns the keys, a line each, of the values by `names`
         self.prepared: Prepared | None = None  # what was last told of them
 
 
@@ -113,10 +109,7 @@ _LONGEST = 256
 
 
 class RequestPlan:
-    """The rules that match a request by its path, and where the values in their keys come from.
-
-    Its memory of bills is also that of plans by other tariffs.
-    """
+    """The rules that match a request by its path, and where the values in their keys come from. Plans share bills."""
 
     __slots__ = ("_bills", "_values", "tariff")
 
@@ -136,11 +129,7 @@ class RequestPlan:
         return Bill(tariff.write(*map(written, asked, tariff.names)).split("\n"), tariff)
 
     def remember(self, bill: Bill, identity: Mapping[str, object]) -> None:
-        """Remember a Bill if its values are short texts. Many are forgotten, all at once.
-
-        Only those are worth it that memory paid. Where each request is another user, the garbage collector would have
-        to look at thousands of others, again and again.
-        """
+        """Remember a Bill of short texts that memory paid: of users who come once, it would be garbage to collect."""
         of = (*[identity.get(name, otherwise) for name, otherwise in self._values], self.tariff.tally)
         texts = [value for value in of[:-1] if value is not _ABSENT]
         if all(value.__class__ is str for value in texts) and sum(map(len, texts)) <= _LONGEST:  # type: ignore[arg-type]

@@ -99,11 +99,7 @@ class QueuedCall:
 
 
 class OwnPool(ThreadPoolExecutor):
-    """The pool of one handler. It has no threads: `submit` decides when and where a job is done.
-
-    grpcio submits a call to the pool that its handler brings along, if that is a ThreadPoolExecutor. A grpcio that no
-    longer looks for such pools would run the call in a worker.
-    """
+    """The pool of one handler, without threads: grpcio submits a call to the ThreadPoolExecutor of its handler."""
 
     def __init__(self, submit: Callable[[Callable[[], Any]], "Future[Any]"]) -> None:
         self._submit = submit

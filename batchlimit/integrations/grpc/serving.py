@@ -121,11 +121,7 @@ def served(handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -
 
 
 class _Responses:
-    """Hands out what a handler yields, and tells of the end when the stream has ended.
-
-    When the client has disconnected, grpcio simply asks for no more responses. The call then ends at once; or, if a
-    worker is in the handler at the time, when that returns.
-    """
+    """Hands out what a handler yields, and tells of the end; also when grpcio, its client gone, asks for no more."""
 
     __slots__ = ("_busy", "_end", "_gone", "_responses", "_start")
 

@@ -79,10 +79,7 @@ def rule_of(source: CodeSource, most: int = 0) -> Rule | CodeFile:
 
 
 class Code:
-    """What holds for each key by the code: its quota (ValueError: it has none), failure policy and mode.
-
-    It never changes; another one takes its place whole.
-    """
+    """What holds for each key by the code: quota (ValueError: none), failure policy, mode. It never changes."""
 
     __slots__ = ("is_enforced", "mode", "named", "policies", "policy", "quota", "rank")
 

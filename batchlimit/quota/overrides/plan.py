@@ -96,10 +96,7 @@ def counting(overrides: Overrides, name: str, now: float) -> Override | None:
 
 
 def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:
-    """Return the change that removes overrides; what they cover counts again.
-
-    Names that are not there count: what the store has lost ends.
-    """
+    """Return the change that removes overrides, and names that the store has lost; what they cover counts again."""
     wanted = sorted({check_name(name) for name in names})
     found = {name: counting(overrides, name, now) for name in wanted}
     texts = _without_ended(overrides, now) | {name: _text(one and one.covered) for name, one in found.items()}
