@@ -38,15 +38,12 @@ def classify(error: BaseException) -> Outcome:
     return Outcome.DROPPED if load else Outcome.IGNORED
 
 
-_DROPPED = frozenset((429, 503, 504))
-
-
 def outcome_of_answer(answer: object) -> Outcome:
     """Return what a response of an HTTP client, or a status, tells: see `Permit.answered`; TypeError for no status."""
     status = _status(answer)
     if status is None:
         raise TypeError(f"an answer has a status, like that of httpx, requests or aiohttp, not {answer!r}")
-    if status in _DROPPED or (status >= 400 and "retry-after" in (getattr(answer, "headers", None) or ())):
+    if status in (429, 503, 504) or (status >= 400 and "retry-after" in (getattr(answer, "headers", None) or ())):
         return Outcome.DROPPED
     return Outcome.IGNORED if status >= 499 else Outcome.SUCCESS  # an error is often faster than an answer
 

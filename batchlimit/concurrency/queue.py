@@ -109,9 +109,6 @@ class Ranks(Generic[W]):
         # Not of dicts: of these the first is as far to seek as many who came before it left.
         self._by_priority: dict[int, OrderedDict[W, None]] = {}
 
-    def __bool__(self) -> bool:
-        return any(self._by_priority.values())
-
     def __len__(self) -> int:
         return sum(map(len, self._by_priority.values()))
 

@@ -233,7 +233,7 @@ class Addresses:
         self._proxies, self._v6 = proxies, v6
         self._checks = checks or Checks()
         mine: CheckName = "forwarded-untrusted" if proxies is None else "proxy-unseen"
-        self._looks = FIRST if self._checks.is_on(mine) else 0
+        self._looks = FIRST if mine in self._checks.on else 0
 
     def of(self, peer: str | None, port: int, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, object]:
         """Return the address of the client as `ip`; a port of 0 says that the server has read a forwarding field."""

@@ -77,7 +77,6 @@ def _answered(request: AWSPreparedRequest, answer: Unsent) -> AWSResponse:
 
 def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
     from batchlimit.concurrency import Outcome
-    from batchlimit.integrations.outgoing_permit import hold_by_connection
 
     if response.status_code == BAD_REQUEST:
         try:
@@ -85,7 +84,7 @@ def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
                 permit.outcome = Outcome.DROPPED
         except Exception as error:  # noqa: BLE001  its caller will see the same error
             permit.end(error)
-    hold_by_connection(response.raw, permit, HTTPError, ValueError)  # the latter in a chunk that was cut off
+    permit.hold_connection(response.raw, HTTPError, ValueError)  # the latter in a chunk that was cut off
 
 
 def is_throttled(headers: Mapping[str, str], body: bytes) -> bool:

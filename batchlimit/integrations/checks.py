@@ -12,19 +12,9 @@ from batchlimit.rules import Rule
 from batchlimit.rules.key import KeyTemplate
 
 CheckName = Literal[
-    "memory-store",
-    "shadow-only",
-    "ipv6-prefix",
-    "forwarded-untrusted",
-    "proxy-unseen",
-    "one-key",
-    "unmatched",
-    "silent-rule",
-    "no-key",
-    "other-quota",
-    "late-patch",
-    "disabled",
-]
+    "memory-store", "shadow-only", "ipv6-prefix", "forwarded-untrusted", "proxy-unseen", "one-key", "unmatched",
+    "silent-rule", "no-key", "other-quota", "late-patch", "disabled",
+]  # fmt: skip
 ChecksSetting = bool | Mapping[CheckName, bool]
 """All checks or none; or those by name that are not as by default: on."""
 
@@ -69,13 +59,9 @@ class Checks:
                 near = get_close_matches(str(name), NAMES, 1)
                 meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(NAMES)}"
                 raise ValueError(f"there is no check {name!r}: {meant}")
-        self._on = frozenset(name for name in NAMES if found.get(name, True))
+        self.on = frozenset(name for name in NAMES if found.get(name, True))
         self._found: dict[tuple[CheckName, str], object] = {}
         self.lock: object = threading.Lock  # another one at the first request says that locks were patched meanwhile
-
-    def is_on(self, *names: CheckName) -> bool:
-        """Whether one of these is on."""
-        return not self._on.isdisjoint(names)
 
     @property
     def findings(self) -> Mapping[CheckName, tuple[str, ...]]:
@@ -87,7 +73,7 @@ class Checks:
 
     def tell(self, name: CheckName, *arguments: object, rule: str = "") -> None:
         """Write to the log once, if the check is on."""
-        if name not in self._on or (name, rule) in self._found:
+        if name not in self.on or (name, rule) in self._found:
             return
         mine = object()
         if self._found.setdefault((name, rule), mine) is mine:  # one of several threads

@@ -89,13 +89,10 @@ def read(counter: "count[int]") -> int:
     return int(repr(counter)[len("count(") : -1])
 
 
-_PAUSE = 60.0
-
-
 class Faults:
     """Tells the log of faults that each request may repeat."""
 
-    def __init__(self, pause: float = _PAUSE, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, pause: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause, self._clock = pause, clock
         self._told: dict[Hashable, tuple[float, int]] = {}
         self._lock = threading.RLock()  # a destructor may have something to tell while its thread is inside
@@ -128,7 +125,7 @@ class Counters:
         self.checks, self._faults = checks, Faults(clock=clock)
         self.clock, self._silent_until = clock, clock() + silence
         self.looks_at = -inf  # when to `look` at the next request
-        self._looks = FIRST if checks.is_on("one-key") else 0
+        self._looks = FIRST if "one-key" in checks.on else 0
         self._constant: dict[str, object] | None = None
 
     def follow(self, rules: Iterable[Rule]) -> None:

@@ -170,24 +170,16 @@ def responses(headers: Form = "draft-11") -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _limits(router: Any) -> Iterator[RouteLimit]:
-    """Find what routes ask for. A route that cannot be seen here is reported at its first request."""
-    for dependency in getattr(router, "dependencies", None) or ():
-        yield from _of_call(getattr(dependency, "dependency", None))
-    for route in getattr(router, "routes", None) or ():
-        yield from _of_dependant(getattr(route, "dependant", None))
-        yield from _limits(getattr(route, "include_context", None))
-        yield from _limits(getattr(route, "original_router", route))
-
-
-def _of_dependant(dependant: Any) -> Iterator[RouteLimit]:
-    yield from _of_call(getattr(dependant, "call", None))
-    for each in getattr(dependant, "dependencies", None) or ():
-        yield from _of_dependant(each)
-
-
-def _of_call(call: Any) -> Iterator[RouteLimit]:
+def _limits(part: Any) -> Iterator[RouteLimit]:
+    """Find what a router, a route or a dependency asks for; a route that is not seen is reported when it is asked."""
+    call = getattr(part, "call", None) or getattr(part, "dependency", None)
     if call is limited:
         raise _no_dependency("search:{user}")
     if isinstance(limit := getattr(call, "limit", None), RouteLimit):
         yield limit
+    for each in getattr(part, "dependencies", None) or ():
+        yield from _limits(each)
+    for route in getattr(part, "routes", None) or ():
+        below = getattr(route, "dependant", None), getattr(route, "include_context", None)
+        for each in (*below, getattr(route, "original_router", route)):
+            yield from _limits(each)

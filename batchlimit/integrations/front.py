@@ -113,6 +113,7 @@ class Front(_Front[Enforcer]):
 
     def __init__(self, limiter: LimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
         super().__init__(Enforcer, partial(LimiterSupply, RateLimiter), limiter, rules, **options)
+        self.settle = self.enforcer.settle
 
     def admit(
         self, method: str, path: str, peer: str | None, headers: Iterable[Header], native: object = None,
@@ -134,10 +135,6 @@ class Front(_Front[Enforcer]):
     def refused_message(self, request: Request | None) -> Refusal | None:
         """Charge a message of a request to the rules for messages; return why it is refused, or None."""
         return None if self.of_messages is None or request is None else self.of_messages.admit(request).refusal
-
-    def settle(self, outcome: Outcome, response: Response) -> None:
-        """Charge what the response says; a second call does nothing."""
-        self.enforcer.settle(outcome, response)
 
 
 class AsyncFront(_Front[AsyncEnforcer]):

@@ -7,7 +7,6 @@ either, by their `http_client` argument.
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
-from functools import partial
 from importlib import import_module
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
@@ -20,8 +19,6 @@ from batchlimit.integrations.upstream import L, Library, Outgoing, TransportTerm
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
 if TYPE_CHECKING:
-    from batchlimit.integrations.outgoing_permit import OutgoingPermit
-
     _Base: Any = object
 else:
     _Base = object
@@ -209,22 +206,16 @@ async def _async_again(parts: list[bytes], error: Exception) -> AsyncIterator[by
         yield part
 
 
-def _hold(response: Any, permit: "OutgoingPermit", *, is_async: bool = False) -> None:
-    from batchlimit.integrations.outgoing_permit import hold_stream
-
-    hold_stream(response, permit, _library(response), is_async)
-
-
 LimitedTransport.library = Library(
     limiter=RateLimiter,
     outgoing=_call,
     answer=_response,
     body=lambda response: run(_body(response, _read, again)),
-    hold=_hold,
+    hold=lambda response, permit: permit.hold_stream(response, _library(response)),
 )
 AsyncLimitedTransport.library = LimitedTransport.library._replace(
     limiter=AsyncRateLimiter,
     body=lambda response: drive(_body(response, _async_read, _async_again)),
     close=methodcaller("aclose"),
-    hold=partial(_hold, is_async=True),
+    hold=lambda response, permit: permit.hold_stream(response, _library(response), is_async=True),
 )

@@ -54,6 +54,34 @@ class OutgoingPermit:
             self.end(error)
             raise
 
+    def hold_stream(self, response: Any, library: Any, *, is_async: bool = False) -> None:
+        """Last until a response of httpx or httpx2 is closed."""
+        kind, base = (AsyncStream, library.AsyncByteStream) if is_async else (Stream, library.SyncByteStream)
+        if response.is_closed:  # one that was made from its whole content, as by a MockTransport
+            self.end()
+        else:
+            response.stream = _class(kind, base)(response.stream, self)
+
+    def hold_connection(self, raw: Any, *failures: type[Exception]) -> None:
+        """Last until the connection of a response of urllib3 is free; `failures` are the errors of reading it."""
+        if raw.connection is None:
+            self.end()
+            return
+        before = sys.exception()
+
+        def ending(call: Callable[[], None]) -> Callable[[], None]:
+            def end() -> None:
+                try:
+                    call()
+                finally:
+                    vars(raw).pop("close", None), vars(raw).pop("release_conn", None)
+                    error = sys.exception()
+                    self.end(error if isinstance(error, failures) and error is not before else None)
+
+            return end
+
+        raw.close, raw.release_conn = ending(raw.close), ending(raw.release_conn)
+
 
 class Stream:
     """A body that is read in a thread. Its request is under way until it is closed, or an error ends it."""
@@ -89,36 +117,4 @@ class AsyncStream(Stream):
             self._permit.end()
 
 
-@cache
-def _class(kind: Any, base: Any) -> Any:
-    return type(kind.__name__, (kind, base), {})
-
-
-def hold_stream(response: Any, permit: OutgoingPermit, library: Any, is_async: bool) -> None:
-    """Hold a permit until a response of httpx or httpx2 is closed."""
-    kind, base = (AsyncStream, library.AsyncByteStream) if is_async else (Stream, library.SyncByteStream)
-    if response.is_closed:  # one that was made from its whole content, as by a MockTransport
-        permit.end()
-    else:
-        response.stream = _class(kind, base)(response.stream, permit)
-
-
-def hold_by_connection(raw: Any, permit: OutgoingPermit, *failures: type[Exception]) -> None:
-    """Hold a permit until the connection of a response of urllib3 is free; `failures` are the errors of reading it."""
-    if raw.connection is None:
-        permit.end()
-        return
-    before = sys.exception()
-
-    def ending(call: Callable[[], None]) -> Callable[[], None]:
-        def end() -> None:
-            try:
-                call()
-            finally:
-                vars(raw).pop("close", None), vars(raw).pop("release_conn", None)
-                error = sys.exception()
-                permit.end(error if isinstance(error, failures) and error is not before else None)
-
-        return end
-
-    raw.close, raw.release_conn = ending(raw.close), ending(raw.release_conn)
+_class: Any = cache(lambda kind, base: type(kind.__name__, (kind, base), {}))

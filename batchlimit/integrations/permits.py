@@ -225,9 +225,7 @@ def refusal_of(error: BatchLimitError) -> Refusal:
     return Refusal(503, (), None, wait, headers, _body(reason), error)
 
 
-@lru_cache  # one for each reason: there are eight
-def _body(reason: str) -> bytes:
-    return reduced_capacity(detail=reason).body()
+_body = lru_cache(lambda reason: reduced_capacity(detail=reason).body())  # one for each reason: there are eight
 
 
 class PermitMiddleware(Generic[Limiter]):

@@ -1,7 +1,7 @@
 """An adapter for requests that limits what a session sends."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchlimit.base.lazy import needed
 
@@ -14,9 +14,6 @@ with needed(__name__, "requests"):
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
 from batchlimit.integrations.upstream import Library, LimitedSender, Unsent, answer_of, content, outgoing_to
-
-if TYPE_CHECKING:
-    from batchlimit.integrations.outgoing_permit import OutgoingPermit
 
 __all__ = ["LimitedAdapter"]
 
@@ -50,7 +47,14 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
 
     @property
     def library(self) -> Library:  # type: ignore[override]  # its answers are of this adapter
-        return Library(RateLimiter, outgoing_to, self._answered, content, _hold)
+        return Library(
+            limiter=RateLimiter,
+            outgoing=outgoing_to,
+            answer=self._answered,
+            body=content,
+            # A ValueError comes in a chunk that was cut off.
+            hold=lambda response, permit: permit.hold_connection(response.raw, HTTPError, ValueError),
+        )
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         """Send a request once it is admitted, or answer it."""
@@ -60,9 +64,3 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
     def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
         made = answer_of(HTTPResponse, request.method, answer)
         return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]
-
-
-def _hold(response: Response, permit: "OutgoingPermit") -> None:
-    from batchlimit.integrations.outgoing_permit import hold_by_connection
-
-    hold_by_connection(response.raw, permit, HTTPError, ValueError)  # the latter in a chunk that was cut off

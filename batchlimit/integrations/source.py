@@ -86,9 +86,6 @@ class LimiterSupply(Generic[L]):
         return limiter
 
 
-_PATIENCE_S = 10.0
-
-
 class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
     """The limiter on the event loop of an application, which is closed there if it was made here."""
 
@@ -110,7 +107,7 @@ class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
     async def close(self) -> None:
         """Close a limiter that was made here, after what is settling (10 s at most); a next start makes another."""
         if self._settling:
-            await asyncio.wait(self._settling, timeout=_PATIENCE_S)
+            await asyncio.wait(self._settling, timeout=10.0)
         if not self._is_given and (limiter := vars(self).pop("limiter", None)) is not None:
             await limiter.close()
 

@@ -50,10 +50,7 @@ class RefusedWebSocket(WebSocketException):
     """A websocket is over a limit that its route asked for: it is closed with code 1008.
 
     Args:
-        refusal: why.
-
-    Attributes:
-        refusal: as above.
+        refusal: why; kept as `refusal`.
     """
 
     def __init__(self, refusal: Refusal) -> None:

@@ -61,10 +61,7 @@ class Statuses:
     """A `charge` of a rule: the cost is charged if the response has one of these statuses, and given back if not.
 
     Args:
-        codes: statuses such as 401, and classes of them such as "4xx".
-
-    Attributes:
-        codes: as above.
+        codes: statuses such as 401, and classes of them such as "4xx"; kept as `codes`.
 
     Raises:
         ValueError, TypeError: a code is no status, or there is none.
@@ -133,10 +130,7 @@ class Rule:
         replaces: the name of a rule, or several: they do not apply where this one does (default none).
 
     Attributes:
-        name: as above.
-        key: as above.
-        cost: as above.
-        mode, replaces: as above.
+        name, key, cost, mode, replaces: as above.
         quota: the Quota.
         match: the patterns; none, where routes ask for the rule.
         charge: the function or None; Statuses if statuses were given.

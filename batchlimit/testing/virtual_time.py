@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from batchlimit.base.redaction import shown
@@ -39,6 +40,8 @@ class VirtualTime:
         self.acting: set[ThreadEvent] = set()  # of threads that were woken, and have no verdict yet
         self.tasks: dict[LoopEvent, float] = {}  # until when they wait; -inf: they are about to act
         self.steps = 0  # how often a task began to wait, or went on
+        # What a thread and a task are to wait for at a gate of concurrency limiters.
+        self.thread_wakeup, self.task_wakeup = partial(VirtualThreadWakeup, self), partial(VirtualTaskWakeup, self)
 
     def __call__(self, *_: object) -> float:
         """Return the instant (s)."""
@@ -52,14 +55,6 @@ class VirtualTime:
     def nanoseconds(self) -> int:
         """Return `elapsed`, as gates of concurrency limiters count."""
         return round(self.elapsed * 1e9)
-
-    def thread_wakeup(self) -> "VirtualThreadWakeup":
-        """Return what a thread is to wait for at such a gate."""
-        return VirtualThreadWakeup(self)
-
-    def task_wakeup(self) -> "VirtualTaskWakeup":
-        """Return what a task is to wait for at such a gate."""
-        return VirtualTaskWakeup(self)
 
     def advance(self, length: float | str | timedelta) -> None:
         """Let so much time pass: seconds, text such as "1m" or a timedelta; else ValueError or TypeError."""

@@ -223,18 +223,17 @@ class AiohttpHold:
             if not isinstance(error, ConnectionError):
                 raise
         else:
-            sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
-            self._settle(response, None, sent)
+            self._response = response
+            self._sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
+            self.settle(None)
 
-    def settle(self, error: BaseException) -> None:
-        """Settle a request whose handler has raised, or whose response could not be sent."""
-        self._settle(error if isinstance(error, web.HTTPException) else self._response, error, self._sent)
-
-    def _settle(self, response: web.StreamResponse | None, error: BaseException | None, sent: int) -> None:
+    def settle(self, error: BaseException | None) -> None:
+        """Settle a request by its response, or by what its handler, or sending the response, has raised."""
+        response = error if isinstance(error, web.HTTPException) else self._response
         left = isinstance(error, asyncio.CancelledError | ConnectionError)  # the client; no response may have started
         status, told = (499 if left else 500, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]
-        self.front.settle(self.outcome, Response(status, headers, error, error is None, sent))
+        self.front.settle(self.outcome, Response(status, headers, error, error is None, self._sent))
 
     def _count(self, response: web.StreamResponse) -> None:
         """Count what a body that is an iterator, and a handler that writes by itself, hand to the response."""

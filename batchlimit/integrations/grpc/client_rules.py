@@ -140,11 +140,8 @@ class ConcurrencyClientInterceptor(_BoundedCalls[ConcurrencyLimiter | KeyedConcu
 
     Args:
         limiter: The limiter, keyed or not; its owner closes it.
-        partition: Returns the name of a call's partition, from its `grpc.ClientCallDetails` (default None: no name).
-        key: Returns the key of a call, or several keys, for a keyed limiter (default None: the limiter has no keys).
-        outcome: Returns what a status tells about the load (default `outcome_of`).
-        priority: Returns the priority of a call: high ones are served first in the queue (default None: the same for
-            all).
+        partition, key, outcome, priority: As of ConcurrencyInterceptor, with the same defaults. The functions get the
+            `grpc.ClientCallDetails`, but for `outcome`.
         wait: Whether calls wait in the queue of the limiter, until their deadline at most (default False). `future` and
             streams wait before they return.
         timeout: Seconds that a call waits at most; only with `wait` (default None: until its deadline).

@@ -13,19 +13,10 @@ from batchlimit.admission.permit import ASYNC, THREADED, give_back
 from batchlimit.base.patterns import by_name
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
+from batchlimit.integrations.grpc import serving
 from batchlimit.integrations.grpc.answer import OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.details import HELD, AsksForPermits, CallPermits, Name
 from batchlimit.integrations.grpc.queued import QueuedCall, refusing
-from batchlimit.integrations.grpc.serving import (
-    CallEnd,
-    Handler,
-    completing,
-    ending_early,
-    refusing_async,
-    served,
-    served_async,
-    streaming,
-)
 from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 
@@ -122,17 +113,17 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
             refused_by_limiter(error).end(context)
             raise
 
-    def _served(self, found: Handler, permit_of: Callable[[Any], Any], may_end: bool) -> Handler:
+    def _served(self, found: serving.Handler, permit_of: Callable[[Any], Any], may_end: bool) -> serving.Handler:
         """Return a handler that serves a call under the permit that a worker gets, which `may_end` it early."""
         permit: Any = None
 
-        def begin(context: Any) -> CallEnd:
+        def begin(context: Any) -> serving.CallEnd:
             nonlocal permit
             permit = permit_of(context)
             HELD.set(permit)
-            return CallEnd(context, completing(permit, self._outcome))
+            return serving.CallEnd(context, serving.completing(permit, self._outcome))
 
-        return served(found, begin, ending_early(found, lambda: permit) if may_end else None)
+        return serving.served(found, begin, serving.ending_early(found, lambda: permit) if may_end else None)
 
 
 class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
@@ -172,7 +163,7 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
             asked = self._permits.options(details, self._permits.is_sheddable(details))
             permit = await self._permits.acquire(details, **asked)
         except BatchLimitError as error:
-            return refusing_async(refused_by_limiter(error))
+            return serving.refusing_async(refused_by_limiter(error))
         handler = None
         try:
             if found := await continuation(details):
@@ -182,21 +173,21 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
                 give_back(permit)
         return handler
 
-    def _served(self, found: Handler, permit: Any) -> Handler:
+    def _served(self, found: serving.Handler, permit: Any) -> serving.Handler:
         """Return a handler that serves a call under its permit."""
-        run = served_async(found)
+        run = serving.served_async(found)
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
             HELD.set(permit)
             try:
                 async with permit:
-                    return await run(requests, context, completing(permit, self._outcome))
+                    return await run(requests, context, serving.completing(permit, self._outcome))
             except (ConcurrencyLimited, PermitLost) as error:
                 if not getattr(permit, "shed", False) and not getattr(permit, "lost", False):
                     raise
                 await refused_by_limiter(error).end_async(context)
 
-        return streaming(found, serve, found.request_deserializer)
+        return serving.streaming(found, serve, found.request_deserializer)
 
 
 _MOST = 1000

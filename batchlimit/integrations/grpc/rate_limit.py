@@ -9,18 +9,9 @@ import grpc.aio
 from batchlimit.integrations.address import AsyncIdentify, Identify
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
+from batchlimit.integrations.grpc import serving
 from batchlimit.integrations.grpc.answer import CallRefusal, CallResponse, address_of, fields_of, refused_by_rules
 from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
-from batchlimit.integrations.grpc.serving import (
-    CallEnd,
-    Ended,
-    Handler,
-    function_of,
-    refusing_async,
-    served,
-    served_async,
-    streaming,
-)
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
@@ -70,7 +61,7 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
         handler = continuation(handler_call_details) or _MISSING
         outcome = Outcome()
 
-        def begin(context: Any) -> CallEnd:
+        def begin(context: Any) -> serving.CallEnd:
             """Charge the call; or refuse it, which raises."""
             nonlocal outcome
             if not context.is_active():  # its client left before a worker was free
@@ -82,13 +73,13 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
                 refused_by_rules(outcome.refusal).end(context)
             if outcome.headers:
                 context.set_trailing_metadata(tuple(texts(outcome.headers)))
-            return CallEnd(context, _charging(self._front, outcome, context))
+            return serving.CallEnd(context, _charging(self._front, outcome, context))
 
         def run(requests: Any, context: Any) -> Any:
-            return function_of(handler)(self._limited(requests, context, outcome), context)
+            return serving.function_of(handler)(self._limited(requests, context, outcome), context)
 
         limits = self._front.of_messages is not None and handler.request_streaming
-        return served(handler, begin, run if limits else None)
+        return serving.served(handler, begin, run if limits else None)
 
     def _limited(self, messages: Iterator[Any], context: Any, outcome: Outcome) -> Iterator[Any]:
         for message in messages:
@@ -128,7 +119,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
     async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Put the rules before the handler; grpcio calls this."""
         handler = await continuation(handler_call_details) or _ASYNC_MISSING
-        run = served_async(handler)
+        run = serving.served_async(handler)
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
@@ -150,7 +141,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
                 lambda code, error, sent: ended(code, error, max(sent, watched.sent)),
             )
 
-        return streaming(handler, serve, handler.request_deserializer)
+        return serving.streaming(handler, serve, handler.request_deserializer)
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Stop the server before."""
@@ -186,7 +177,7 @@ class _WatchedContext:
             yield message
 
 
-def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ended:
+def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> serving.Ended:
     """Return what charges a call by its response, if a rule needs that."""
 
     def ended(code: grpc.StatusCode | None, error: BaseException | None, sent: int) -> None:
@@ -198,5 +189,5 @@ def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> Ende
 
 
 _NO_METHOD = CallRefusal(grpc.StatusCode.UNIMPLEMENTED, "Method not found!", ())
-_MISSING: Handler = grpc.stream_unary_rpc_method_handler(lambda _, context: _NO_METHOD.end(context))
-_ASYNC_MISSING = refusing_async(_NO_METHOD)
+_MISSING: serving.Handler = grpc.stream_unary_rpc_method_handler(lambda _, context: _NO_METHOD.end(context))
+_ASYNC_MISSING = serving.refusing_async(_NO_METHOD)

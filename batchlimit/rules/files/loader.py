@@ -63,11 +63,7 @@ class Position(NamedTuple):
 
 
 class SyntaxProblem(ValueError):
-    """A text is not in its format."""
-
-    def __init__(self, problem: str, place: Position) -> None:
-        super().__init__(problem)
-        self.place = place
+    """A text is not in its format: what is wrong, and its Position."""
 
 
 class Document(NamedTuple):
@@ -92,7 +88,8 @@ class Loader:
         try:
             self.data, self._offset = import_module(f"batchlimit.rules.files.{format}").read(text)
         except SyntaxProblem as error:
-            raise self._error(f"not {format.upper()}: {error}", error.place) from error
+            problem, place = error.args
+            raise self._error(f"not {format.upper()}: {problem}", place) from error
         except (ValueError, RecursionError) as error:  # a number of 5,000 digits, the 99th of a month, 1,000 brackets
             raise self._error(f"the {format.upper()} cannot be read: {error}", Position(None, None)) from error
 
