@@ -25,6 +25,8 @@ from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
 
 _SHOWN = "check", "verdict", "found", "remedy"
+_PATIENCE = 2.0
+"""Seconds for each of the two attempts."""
 
 
 def doctor(
@@ -192,10 +194,6 @@ def _lines(told: Any) -> dict[str, str]:
     if isinstance(told, dict):
         return told
     return dict(line.split(":", 1) for line in text(told).splitlines() if ":" in line)
-
-
-_PATIENCE = 2.0
-"""Seconds for each of the two attempts."""
 
 
 def mistaken(address: str) -> str:

@@ -21,6 +21,10 @@ from batchlimit.quota.overrides.override import is_pattern
 Watch = Annotated[
     list[str] | None, typer.Option("--watch", "-w", help="A key, or a pattern of keys; it is a label. Repeat it.")
 ]
+_COUNTERS = {"used": "used", "refused": "refused", "shadow": "shadow_refused"}
+"""Fields of a Sample that are counted, and what the metrics call them."""
+_KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}
+"""What the metrics call an override, by its mode."""
 
 
 def exporter(
@@ -56,10 +60,6 @@ def exporter(
             sys.exit(130)
 
 
-_COUNTERS = {"used": "used", "refused": "refused", "shadow": "shadow_refused"}
-"""Fields of a Sample that are counted, and what the metrics call them."""
-
-
 class WatchedBuckets:
     """The buckets of one key, or of all keys that match a pattern, as they were last seen."""
 
@@ -76,10 +76,6 @@ class WatchedBuckets:
             for name in _COUNTERS:
                 then = getattr(before, name) if is_same else 0
                 self.counts[name] += max(0, getattr(sample, name) - then)
-
-
-_KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}
-"""What the metrics call an override, by its mode."""
 
 
 class FleetCollector:

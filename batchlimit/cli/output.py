@@ -25,6 +25,11 @@ from batchlimit.stores.redis import RedisStore
 Row = dict[str, Any]
 _WIDE = 4096
 """Characters of a line, where no terminal says how many fit."""
+NOTHING_DONE, WRONG, AWAY = 1, 2, 3
+"""Exit statuses: nothing was changed, the command cannot work, the store does not answer."""
+REMEDY = "`batchlimit unset --all` ends them, and so does setting any override anew"
+_NAMED = 5
+"""Overrides that a message names."""
 
 
 def show(rows: Sequence[Row] | Row, output: Output, *, empty: str = "", columns: Sequence[str] = ()) -> None:
@@ -92,10 +97,6 @@ def yaml_of(rows: Any) -> str:
     return text if is_shown else str(yaml.dump(rows, Dumper=Dumper, sort_keys=False))
 
 
-NOTHING_DONE, WRONG, AWAY = 1, 2, 3
-"""Exit statuses: nothing was changed, the command cannot work, the store does not answer."""
-
-
 @contextmanager
 def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
     """Open the store, and end the command with a message and a status if something is wrong."""
@@ -130,11 +131,6 @@ def end(error: Exception, status: int = WRONG) -> NoReturn:
     """End the command with a message and a status."""
     say(f"batchlimit: {error}")
     sys.exit(status)
-
-
-REMEDY = "`batchlimit unset --all` ends them, and so does setting any override anew"
-_NAMED = 5
-"""Overrides that a message names."""
 
 
 def lost(store: RedisStore, found: Overrides) -> Overrides:

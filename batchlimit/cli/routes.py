@@ -13,6 +13,7 @@ _METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Prefixes = Mapping[str, str | None]
 """The prefix of each router by its name; None: it has several."""
+_TOGETHER = "# There, the default limits were for each route by itself; here they are for all such routes together."
 
 
 def last(name: ast.expr) -> str:
@@ -100,9 +101,6 @@ def _pattern(path: str) -> str:
     return re.sub(
         r"<(?:\w+(?:\([^)]*\))?:)?(\w+)>|\{(\w+)(?::\w+)?\}", lambda found: f"{{{found[1] or found[2]}}}", path
     )
-
-
-_TOGETHER = "# There, the default limits were for each route by itself; here they are for all such routes together."
 
 
 @dataclass(eq=False)

@@ -17,6 +17,9 @@ from batchlimit.quota.overrides.overrides import Entry
 from batchlimit.quota.overrides.plan import counting
 
 Name = Annotated[str, typer.Argument(help="A key, or a pattern with *, ? or [; '*' is the default for all keys.")]
+_MOST_SHOWN = 50
+"""Live buckets in a table."""
+_SHOWN = "name", "quota", "state", "until", "why", "who", "at"
 
 
 def set_(
@@ -194,11 +197,6 @@ def _after(made: Override) -> str:
     """Return what holds once it has ended, in words."""
     then = made.covered or "no override of this name: another that matches, or the code"
     return "" if made.until is None else f"; once it has ended: {then}"
-
-
-_MOST_SHOWN = 50
-"""Live buckets in a table."""
-_SHOWN = "name", "quota", "state", "until", "why", "who", "at"
 
 
 def _row(there: Override, now: float, lasting: str = "counts") -> Row:

@@ -27,6 +27,8 @@ T = TypeVar("T")
 _SECOND = 1_000_000_000
 _SOONEST = 0.001
 """Seconds until the queue is served again, at least: timers and clocks do not agree to the last digit."""
+Changed = Callable[..., object]
+"""Called when the limit has changed, with the limit before and after; and why, where that is asked for."""
 
 
 class CriticalSection:
@@ -168,10 +170,6 @@ class CriticalSection:
         if not partitions.is_strict:
             return HEARTBEAT
         return min(HEARTBEAT, max(_SOONEST, partitions.lent_in(self.clock(), _SECOND) / _SECOND))
-
-
-Changed = Callable[..., object]
-"""Called when the limit has changed, with the limit before and after; and why, where that is asked for."""
 
 
 def checked(limit: int) -> int:

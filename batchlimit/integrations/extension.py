@@ -17,6 +17,9 @@ from batchlimit.rules.file import rules_of
 
 App = TypeVar("App")
 Source = TypeVar("Source")
+NAME = "batchlimit"
+"""Where an application keeps what holds its rules, in `app.extensions`."""
+BARE = "a view is registered without its limit: write @limited below @app.route"
 
 
 class Rejected(HTTPException):
@@ -59,11 +62,6 @@ _CLASSES: dict[int, type[Rejected]] = {kind.code: type(f"_{kind.__name__}", (Rej
 def rejected(refusal: Refusal, fields: Iterable[Header] = ()) -> Rejected:
     """Return the exception of a refusal, of the class of its status."""
     return _CLASSES[refusal.status](refusal, fields)
-
-
-NAME = "batchlimit"
-"""Where an application keeps what holds its rules, in `app.extensions`."""
-BARE = "a view is registered without its limit: write @limited below @app.route"
 
 
 class Extension(Generic[App, Source]):

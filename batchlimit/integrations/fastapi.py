@@ -30,6 +30,7 @@ __all__ = [
     "RateLimitMiddleware", "RefusedRequest", "RefusedWebSocket", "add_exception_handlers", "add_rate_limits",
     "decisions", "limited", "responses",
 ]  # fmt: skip
+_WRITTEN = "dependencies=[Depends(limited(...))]"
 
 
 def add_rate_limits(
@@ -135,9 +136,6 @@ class _Dependency(partial[Any]):
     def dependency(self) -> Any:
         """Raise TypeError: FastAPI reads this of what stands in the place of a Depends."""
         raise _no_dependency(self.limit.key)
-
-
-_WRITTEN = "dependencies=[Depends(limited(...))]"
 
 
 def _no_dependency(key: str) -> TypeError:

@@ -32,6 +32,7 @@ __all__ = ["Limits", "Rejected", "decisions"]
 
 _PROXY_FIX = "werkzeug.proxy_fix.orig"
 """Where Werkzeug's ProxyFix keeps what it has replaced: it has read the forwarding fields itself."""
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class FlaskHold:
@@ -89,9 +90,6 @@ class FlaskHold:
             return None
         give_back_permit(request.environ)
         return rejected(refusal)
-
-
-View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Limits(Extension[Flask, LimiterSource]):

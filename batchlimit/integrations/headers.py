@@ -45,6 +45,10 @@ _DESCRIBED = {
     "X-RateLimit-Reset": ("integer", "When all of them are back, in seconds since 1970"),
     "Retry-After": ("integer", "Seconds until a request can succeed"),
 }
+_PARTITION_BYTES = 9
+_TIME = re.compile(rb";t=\d+(?=;pk=)").sub
+Told = tuple[str, Quota, str, int, int | None]
+"""A Left, or a plain tuple of the same, which takes half the time to make."""
 
 
 def texts(fields: Iterable[Header]) -> list[tuple[str, str]]:
@@ -58,10 +62,6 @@ def described(form: Form) -> Iterator[tuple[str, str, str]]:
         is_legacy, is_draft = name.startswith("X-"), name.startswith("RateLimit")
         if form == "both" or not ((is_legacy and form != "legacy") or (is_draft and form != "draft-11")):
             yield name, kind, text
-
-
-_PARTITION_BYTES = 9
-_TIME = re.compile(rb";t=\d+(?=;pk=)").sub
 
 
 class Policy:
@@ -107,10 +107,6 @@ class Left(NamedTuple):
     key: str  # the key
     remaining: int  # tokens that this process could still admit
     binding: int | None = None  # which of the quota's bandwidths RateLimit names (default None: the slowest)
-
-
-Told = tuple[str, Quota, str, int, int | None]
-"""A Left, or a plain tuple of the same, which takes half the time to make."""
 
 
 class Fields:

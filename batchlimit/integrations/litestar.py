@@ -31,6 +31,7 @@ with needed(__name__, "litestar", "Litestar"):
 __all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "decisions", "limited", "route_limit"]
 
 Guard = Callable[[Any, BaseRouteHandler], Awaitable[None]]
+_WRITTEN = "guards=[limited(...)]"
 
 
 class RefusedRequest(HTTPException):
@@ -130,9 +131,6 @@ def limited(
     made = _Guard(guard)
     made.limit = limit
     return made
-
-
-_WRITTEN = "guards=[limited(...)]"
 
 
 class _Guard(partial[Awaitable[None]]):

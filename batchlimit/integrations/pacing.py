@@ -12,6 +12,8 @@ RESERVE = 0.02
 """This part of a window's limit is left: strangers, and calls that are under way, spend it."""
 LEAST, MOST = 0.02, 60.0
 """A shorter pause (s) costs more than it spares. After so long a call asks anew, for the news may be stale."""
+_What = tuple[str, str]
+"""A key, and a kind of allowance."""
 
 
 def pause_of(kind: str, left: Allowance) -> float:
@@ -34,10 +36,6 @@ def pause_of(kind: str, left: Allowance) -> float:
     if window:
         return max(0.0, min(reset, window) - remaining / limit * window)
     return reset / remaining if remaining < LOW * limit else 0.0
-
-
-_What = tuple[str, str]
-"""A key, and a kind of allowance."""
 
 
 class Pacer:

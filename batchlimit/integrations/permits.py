@@ -39,6 +39,9 @@ AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | Async
 _faults = Faults()
 _fields = Fields("off")
 Limiter = TypeVar("Limiter", bound=AnyLimiter)
+_whole = partial(whole, "priority", least=-math.inf, most=math.inf)
+_text = partial(of_kind, "its name", kind=str, what="a str")
+_body = lru_cache(lambda reason: reduced_capacity(detail=reason).body())  # one for each reason: there are eight
 
 
 def outcome_of(response: Response) -> Outcome:
@@ -75,10 +78,6 @@ def _asked(name: str, function: Callable[[Any], Any], about: object, check: Call
     except Exception as error:  # noqa: BLE001  told in the log
         _faults.tell((name, function), _FAILED[name], error)
         return otherwise
-
-
-_whole = partial(whole, "priority", least=-math.inf, most=math.inf)
-_text = partial(of_kind, "its name", kind=str, what="a str")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +222,6 @@ def refusal_of(error: BatchLimitError) -> Refusal:
     reason, wait = (error.reason, error.retry_after) if isinstance(error, ConcurrencyLimited) else ("", None)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *_fields.retry_after(wait)]
     return Refusal(503, (), None, wait, headers, _body(reason), error)
-
-
-_body = lru_cache(lambda reason: reduced_capacity(detail=reason).body())  # one for each reason: there are eight
 
 
 class PermitMiddleware(Generic[Limiter]):

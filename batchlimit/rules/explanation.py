@@ -20,6 +20,7 @@ from batchlimit.rules.rule import Rule, RulesError
 
 Exempts = Callable[[Request], bool]
 Exempt = str | Exempts | Sequence[str | Exempts]
+Outcome = Literal["applies", "no key", "no match", "exempt", "replaced"]
 
 
 class Exactly(NamedTuple):
@@ -87,9 +88,6 @@ class Exemption:
             if told is not False and told is not None:
                 raise TypeError(f"exempt returns True or False, not {type(told).__name__}")
         return False
-
-
-Outcome = Literal["applies", "no key", "no match", "exempt", "replaced"]
 
 
 class Verdict(NamedTuple):

@@ -20,6 +20,7 @@ from batchlimit.rules.rules import Rules
 
 _Seen = tuple[int, int, int, int]
 """Device, inode, time of the last change (ns) and size of what a path leads to, through links and renames."""
+_UNREAD = "it cannot be read: "
 
 
 class FileContents(NamedTuple):
@@ -215,9 +216,6 @@ class RuleFile(Unique):
             self.problem, self.failures = problem, self.failures + 1
             message = "the file is not used, and what it said before still is: %s"
             log_event("rules.refused", message, problem, path=self._path, reason=problem)
-
-
-_UNREAD = "it cannot be read: "
 
 
 def _seen(found: os.stat_result) -> _Seen:

@@ -24,6 +24,9 @@ DECODINGS = 3
 
 _dots = re.compile(r"/\.\.?(?:/|$)").search
 _slashes = re.compile(r"/{2,}").sub
+T = TypeVar("T")
+Found = tuple[tuple[T, Mapping[str, str]], ...]
+"""Targets, each with the path parameters of its pattern."""
 
 
 def is_odd(path: str) -> bool:
@@ -94,12 +97,6 @@ def _resolved(path: str) -> str:
         elif segment != ".":
             kept.append(segment)
     return "/" + "/".join(kept)
-
-
-T = TypeVar("T")
-
-Found = tuple[tuple[T, Mapping[str, str]], ...]
-"""Targets, each with the path parameters of its pattern."""
 
 
 class Hit(NamedTuple, Generic[T]):

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from batchlimit.rules.rule import Rule
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+Template = tuple["Rule", KeyTemplate, Mapping[str, str]]
+"""A rule that matches, what makes its key, and the path parameters for that."""
 
 
 class Request(NamedTuple):
@@ -60,10 +62,6 @@ class Match(NamedTuple):
 
     rule: "Rule"
     parameters: Mapping[str, str]
-
-
-Template = tuple["Rule", KeyTemplate, Mapping[str, str]]
-"""A rule that matches, what makes its key, and the path parameters for that."""
 
 
 class Applied(NamedTuple):

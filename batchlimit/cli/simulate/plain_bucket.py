@@ -19,6 +19,9 @@ _ROUNDING = 1e-3
 """Tokens that a request may be short of. Instants are doubles: half of a log at the pace of its quota was refused."""
 Kind = tuple[Quota, int]
 """The quota of a stretch, and how many bits the number of requests of the one before has; 0: it is the first."""
+_SAMPLED_OF_EACH = 200
+"""Charges that are sampled of each kind, if there are as many."""
+_ONE_OF = 100
 
 
 class ReplayBucket:
@@ -59,11 +62,6 @@ class ReplayBucket:
         """Return what was charged."""
         for number, _ in self._bands:
             self.levels[number] += cost
-
-
-_SAMPLED_OF_EACH = 200
-"""Charges that are sampled of each kind, if there are as many."""
-_ONE_OF = 100
 
 
 class CallSample:

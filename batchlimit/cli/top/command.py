@@ -32,6 +32,9 @@ _GREATEST = {"ratio", "baseline_seconds"}
 """Metrics of which the greatest counts; of all others the sum of all processes."""
 _ENDED = "succeeded", "dropped", "ignored", "admitted"
 """Results of calls; a shared limiter counts those that it admitted alone."""
+_SHOWN = "limiter", "policy", "limit", "in_flight", "waiting", "ended_per_second", "refused_per_second", "ratio"
+_WATCHED = 200
+"""So many of the hottest keys are read at every look, whatever SCAN finds."""
 
 
 class LimiterLook(NamedTuple):
@@ -102,9 +105,6 @@ def rows(before: LimiterLook, now: LimiterLook) -> list[Row]:
     return found
 
 
-_SHOWN = "limiter", "policy", "limit", "in_flight", "waiting", "ended_per_second", "refused_per_second", "ratio"
-
-
 def _plain(row: Row) -> Row:
     return {name: row[name] for name in _SHOWN} | {"lowered_by": _told(row["lowered_by"])}
 
@@ -151,10 +151,6 @@ def _drawn(before: LimiterLook, now: LimiterLook) -> RenderableType:
     for row in rows(before, now):
         table.add_row(*map(cell, _plain(row).values()))
     return Group(Text("batchlimit top: concurrency limiters\n", "bold"), table, Text("\nq quit", "dim"))
-
-
-_WATCHED = 200
-"""So many of the hottest keys are read at every look, whatever SCAN finds."""
 
 
 def top(

@@ -21,6 +21,8 @@ from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
+_MISSING = "call setup(app) of Limits whose rules have this key and match=None"
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
 class Limits:
@@ -126,10 +128,6 @@ async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
     hold: AiohttpHold | None = request.get(HOLD)
     if hold is not None:
         hold.prepare(response)
-
-
-_MISSING = "call setup(app) of Limits whose rules have this key and match=None"
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
 def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Callable[[Handler], Handler]:

@@ -22,6 +22,9 @@ from batchlimit.rules import RuleFile, Rules
 SETTING = "BATCHLIMIT"
 asked: list[RouteLimit] = []
 """What views ask for, as far as their modules were imported: a file of rules without them is refused."""
+_OPTIONS = ("HEADERS", "UNIDENTIFIED", "PROXIES", "IPV6_PREFIX", "CHECKS", "ENABLED")
+_FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")
+_NAMES = ("URL", "RULES", "FUNCTIONS", *_FUNCTIONS, *_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,6 @@ class Configuration:
     identify: Callable[..., Any] | None
     on_rejected: Callable[..., Any] | None
     options: Mapping[str, Any]
-
-
-_OPTIONS = ("HEADERS", "UNIDENTIFIED", "PROXIES", "IPV6_PREFIX", "CHECKS", "ENABLED")
-_FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")
-_NAMES = ("URL", "RULES", "FUNCTIONS", *_FUNCTIONS, *_OPTIONS)
 
 
 @cache

@@ -21,6 +21,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 _Values = Mapping[str, object]
 _Called = Callable[..., Any]
 """`blocking` in a thread, `awaitable` in a task."""
+MISSING = "RateLimitMiddleware is not in MIDDLEWARE"
 
 
 class Hold:
@@ -69,9 +70,6 @@ def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:
 def spare(request: Any) -> None:
     """Give back the permit of a refused request: its answer tells nothing about the load."""
     give_back_permit(getattr(request, "scope", None) or request.META)
-
-
-MISSING = "RateLimitMiddleware is not in MIDDLEWARE"
 
 
 def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Callable[[View], View]:

@@ -22,6 +22,7 @@ _NOWHERE = (
     "no rules were held against this request: it has not passed through a middleware of batchlimit, or its response has"
     " ended"
 )
+_fields, _faults = Fields(), Faults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,6 @@ def refuse(
     told: list[Header] = fields.refused(short, retry_after)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]
     return Refusal(problem.status, problem.policies, key, retry_after, headers, problem.body(), error)
-
-
-_fields, _faults = Fields(), Faults()
 
 
 def unprotected(key: str, remedy: str) -> Refusal:

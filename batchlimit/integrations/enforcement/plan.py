@@ -24,6 +24,7 @@ Left = Mapping[str, Remaining]
 """What remains by key, the quota that holds (None: that of the rule), and which of its bandwidths binds."""
 _ODD = frozenset(("fallback", "shadow"))
 """Sources of decisions that say more than that a call is admitted."""
+_MARK = "_batchlimit_limits"
 
 
 class Tariff:
@@ -167,9 +168,6 @@ class Plans:
             costs: list[int] = [rule.cost for rule in rules]  # type: ignore[misc]  # no function
             tariff = self._tariffs[names] = Tariff(rules, costs, tally, tuple(values))
         return RequestPlan(tariff, values, self._bills)
-
-
-_MARK = "_batchlimit_limits"
 
 
 class _Limit(NamedTuple):

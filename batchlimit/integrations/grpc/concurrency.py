@@ -22,6 +22,8 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLi
 
 L = TypeVar("L")
 T = TypeVar("T")
+_MOST = 1000
+"""Methods that are known by name; of others the patterns are looked through."""
 
 
 class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
@@ -188,10 +190,6 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
                 await refused_by_limiter(error).end_async(context)
 
         return serving.streaming(found, serve, found.request_deserializer)
-
-
-_MOST = 1000
-"""Methods that are known by name; of others the patterns are looked through."""
 
 
 class _Interceptors(Generic[L, T]):

@@ -18,6 +18,10 @@ from batchlimit.shared import SharedPermit
 
 Name = Callable[[grpc.HandlerCallDetails], str]
 """Returns the name of a call's partition; it runs before every call, where nothing may block."""
+Source = TypeVar("Source")
+Asker = TypeVar("Asker")
+HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)
+"""Set before the handler of a call runs, in its thread or its task."""
 
 
 def by_method(details: grpc.HandlerCallDetails) -> str:
@@ -64,10 +68,6 @@ def by_metadata(key: str) -> Name:
         return next((str(value) for k, value in details.invocation_metadata or () if k == key), "")
 
     return name
-
-
-Source = TypeVar("Source")
-Asker = TypeVar("Asker")
 
 
 class HoldsRules(Generic[Source, Asker]):
@@ -120,10 +120,6 @@ class AsksForPermits:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits!r}>"
-
-
-HELD: ContextVar[AnyPermit | None] = ContextVar("batchlimit_permit", default=None)
-"""Set before the handler of a call runs, in its thread or its task."""
 
 
 def current_permit() -> AnyPermit:

@@ -25,6 +25,7 @@ _OF_RULE_FILES = ("limits", "revision")
 _FORM = {"toml": "[[rules]]", "yaml": "'rules:' and a list"}
 # Of the message of a quota that cannot be read.
 _COLUMN = re.compile(r"expected .*? at column (\d+)", re.DOTALL)
+Path = tuple[str | int, ...]
 
 
 def format_of(path: str) -> Format:
@@ -50,9 +51,6 @@ def decoded(data: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise RulesError(f"the file must be UTF-8: {error.reason}", source=source, line=line) from error
-
-
-Path = tuple[str | int, ...]
 
 
 class Position(NamedTuple):
