@@ -157,10 +157,7 @@ class Ranks(Generic[W]):
 
 
 class Waiting:
-    """All waiters, by partition and priority, in the order in which they came.
-
-    A signal handler may raise in any call. So `count` is computed anew each time, and a waiter that is gone is skipped.
-    """
+    """All waiters in order, by partition and priority. A signal may end any call, so `count` is anew each time."""
 
     __slots__ = ("_lines", "_newest_first", "_numbers", "_served", "count")
 

@@ -53,12 +53,9 @@ class TrustedProxies:
     """
 
     def __init__(
-        self,
-        networks: Iterable[str],
-        *,
-        hops: int | None = None,
-        header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for",
-    ) -> None:
+        self, networks: Iterable[str],
+        *, hops: int | None = None, header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for",
+    ) -> None:  # fmt: skip
         if isinstance(networks, str):
             raise TypeError(f"networks are a list of texts, not one text: [{networks!r}]")
         named = list(networks)

@@ -160,11 +160,7 @@ class Fields:
         return Prepared(rules, self._policy, self._partitions, self._of_legacy if self._legacy else None)
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
-        """Return the fields of a refusal: those of the rules that refused, and `Retry-After`.
-
-        The `t` of RateLimit is the same time before it is spread: `Retry-After` is not earlier than that window's end.
-        For a cost that never fits there is neither.
-        """
+        """Return the fields of a refusal; `t` is `Retry-After` before that is spread. What never fits has neither."""
         told = self.of(applied, _least(retry_after))
         if retry_after == math.inf:
             told = [(name, _TIME(b"", value) if name == RATELIMIT else value) for name, value in told]
@@ -199,12 +195,9 @@ class Prepared:
     __slots__ = ("_legacy", "_limits", "_partitions", "_parts", "_policies", "_times")
 
     def __init__(
-        self,
-        rules: Sequence[tuple[str, Quota, int | None]],
-        policy_of: Callable[[str, Quota], Policy],
-        partitions: blake2s | None,
-        legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
-    ) -> None:
+        self, rules: Sequence[tuple[str, Quota, int | None]], policy_of: Callable[[str, Quota], Policy],
+        partitions: blake2s | None, legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
+    ) -> None:  # fmt: skip
         self._partitions, self._legacy = partitions if rules else None, legacy if rules else None
         policies, limits, times, self._parts = list[bytes](), list[bytes](), list[int](), []
         for name, quota, binding in rules if partitions or legacy else ():
@@ -232,12 +225,9 @@ class Prepared:
         return self._policies % tuple(pks), limits
 
     def of(
-        self,
-        keys: Sequence[str],
-        left: Mapping[str, tuple[int, Quota | None, int | None]],
-        again: int | None = None,
+        self, keys: Sequence[str], left: Mapping[str, tuple[int, Quota | None, int | None]], again: int | None = None,
         keyed: tuple[bytes, bytes] | None = None,
-    ) -> list[Header] | None:
+    ) -> list[Header] | None:  # fmt: skip
         """Return the fields; None: prepare anew, for another quota holds or another bandwidth binds.
 
         `again`: seconds after which who was refused may come; `keyed`: what was keyed by these keys before.

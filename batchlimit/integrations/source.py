@@ -44,8 +44,8 @@ def check_limiter(limiter: BaseRateLimiter[Any], rules: Rules | RuleFile, checks
 class LimiterSupply(Generic[L]):
     """The limiter of an application: its owner's, or made here once, at the latest by the first request.
 
-    It connects at its first call, so a server may fork after this. One of threads that is made here is closed when the
-    process ends. Raises TypeError: no limiter can be made of the source; ValueError: its URL has a typo.
+    It connects at its first call: a server may fork before. One of threads is closed when the process ends. TypeError:
+    no limiter can be made of the source; ValueError: its URL has a typo.
     """
 
     limiter: L

@@ -19,10 +19,7 @@ _WITH_A_KEY = "a decorator is written with a key, as in @limiter.limit('search')
 
 
 class Template:
-    """A key such as "search:{user}", and a cost; either may be a function of the call's arguments instead.
-
-    In a text, fields are named as the function's parameters, and may go on into them: "{request.client.host}".
-    """
+    """A key whose fields name parameters ("{user}", "{request.client.host}"), and a cost; either may be a function."""
 
     __slots__ = ("_cost", "_fields", "_key")
 

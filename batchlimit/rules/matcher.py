@@ -245,10 +245,7 @@ _LONGEST = 160
 
 
 class Memory(dict[Asked, T]):
-    """Looks up what matches a method, path and root. Long ones, and ever other ones, are not remembered for good.
-
-    Nor is one that came once: where each path has another number, the garbage collector would look at all of them.
-    """
+    """Looks up what matches a method, path and root. What is long, or came once, is not kept: it would be garbage."""
 
     __slots__ = ("_find", "_once")
 

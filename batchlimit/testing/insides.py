@@ -75,10 +75,7 @@ class Attendant(Refresher):
 
 
 def be_patient(reservoir: Reservoir, fetch: Fetch, grant: Grant) -> None:
-    """Wait until what is short fits, without a look each half a second: a wait of a day would take 170,000 of them.
-
-    After a grant ask at once: a pause that spares a server asks would refuse tokens that are in the bucket.
-    """
+    """Wait until what is short fits, without a look each half second (170,000 a day); after a grant ask at once."""
     state, denials = reservoir.state, reservoir.state.denials
     if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and not state.denies_all:
         state.denials = NO_DENIALS
@@ -117,10 +114,7 @@ class VirtualEntry(KeyEntry):
 
 
 class VirtualSlowPath(SlowPath):
-    """Decides one call at a time: while a thread decides, no other thread moves the clock. One that waits lets others.
-
-    Else another thread could move the clock past the lease of tokens that are on their way to this caller.
-    """
+    """Decides one call at a time: no other thread is to move the clock past the lease of tokens on their way here."""
 
     def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
         with self._registry.attempt:

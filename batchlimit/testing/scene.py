@@ -122,11 +122,7 @@ class World:
 
 
 class Scene:
-    """The worlds that were entered, one in the other. All limiters live in the innermost; None is the real one.
-
-    A limiter that is made later is moved there as soon as it is made. Its first registry is kept, and comes back when
-    all worlds were left. A hit does not know of this: it finds other tokens.
-    """
+    """The worlds that were entered, one in the other; all limiters live in the innermost. None is the real one."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # held to change what limiters live in

@@ -71,11 +71,7 @@ class HeardRules(MemoryRules):
 
 
 class VirtualStore(MemoryStore):
-    """A MemoryStore whose time is moved. Before each move it learns which of the leased tokens were spent.
-
-    A real bucket learns that with the next request, or when the lease ends a quarter of a second later. Until then a
-    full bucket that lends one token does not refill: a test would find a token fewer than it reckons.
-    """
+    """A MemoryStore whose time is moved; before, it learns what was spent: a full bucket that lends is to refill."""
 
     _bucket = PlainBucket
 

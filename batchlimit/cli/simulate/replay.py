@@ -55,7 +55,9 @@ class Replay:
     ) -> None:  # fmt: skip
         self._rules, self._instances, self._by, self._is_exact = rules, instances, by, is_exact
         self._sample = CallSample()
-        self._fleet = Fleet(rules.quotas, instances, round_trip, seed, self._call)
+        self._fleet = Fleet(
+            rules.quotas, instances, round_trip, seed, lambda name: self._sample.call(self._buckets[name].sampled_as)
+        )
         self._random = random.Random(seed)
         self._routes: dict[tuple[str, str], Route] = {}
         self._known: dict[str, dict[object, Charge | None]] = {rule.name: {} for rule in rules}
@@ -156,9 +158,6 @@ class Replay:
             costs[charge.bucket.key] += charge.cost
         decisions = limiter.decide_all(costs) if costs else {}
         return next((key for key, decision in decisions.items() if not decision.allowed), None)
-
-    def _call(self, name: str) -> None:
-        self._sample.call(self._buckets[name].sampled_as)
 
     def _begin(self, bucket: ReplayBucket) -> None:
         """Begin a stretch: with reservoirs if there are too few samples of its kind."""

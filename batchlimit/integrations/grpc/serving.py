@@ -79,9 +79,8 @@ def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callabl
 def served(handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -> Handler:
     """Return the handler to give to grpcio for a call; `begin` returns its CallEnd, or refuses it by an exception.
 
-    grpcio is made to believe that the requests stream, whether they do or not. It then runs the handler even if the
-    client disconnected before a worker took the call. Otherwise it would silently drop the handler there, and nobody
-    would learn of the end.
+    grpcio is to believe that requests stream: it then runs a handler whose client left before a worker took the call.
+    Else it would silently drop that, and nobody would learn of the end.
     """
     answered, read = run or function_of(handler), handler.request_deserializer
 
@@ -206,9 +205,8 @@ def refusing_async(answer: CallRefusal) -> Handler:
 def served_async(handler: Handler) -> Callable[[AsyncIterator[Any], Any, Ended], Awaitable[Any]]:
     """Return what runs a handler of a server on asyncio, and tells how the call ended.
 
-    grpcio is made to believe that the requests stream, and that a coroutine writes the responses, if they stream. It
-    then enters the handler at once, and whatever ends the call passes through here. Otherwise it might be cancelled
-    before, while it waits for a request; and it would leave a generator for the event loop to close.
+    grpcio is to believe that requests stream, and that a coroutine writes responses that stream. It then enters the
+    handler at once, and no call is cancelled before, nor is a generator left for the event loop to close.
     """
     run = function_of(handler)
     generates = inspect.isasyncgenfunction(run)

@@ -34,10 +34,8 @@ class Published(NamedTuple):
 class OverridesCache:
     """The overrides that an instance goes by, until it has read those of another revision.
 
-    Answers of the store give the revision, and `hear` compares it. It calls `on_news` once if the revision is another
-    one, or if an answer gives none and the last look is a while ago. Then the API reads the hash and calls `learn` or
-    `fail`. Until then the known overrides stay in force. Instants are of the instance's clock, unless said to be the
-    server's.
+    `hear` compares the revision in answers, and calls `on_news` once for another one. Then the API reads the hash, and
+    calls `learn` or `fail`. Instants are of the instance's clock, unless said to be the server's.
     """
 
     __slots__ = (

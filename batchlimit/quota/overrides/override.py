@@ -199,10 +199,7 @@ class Override:
         return KeyRule(self.quota or code.quota, mode, code.trial, weight, on_failure)
 
     def encode(self) -> str:
-        """Return its text in the store, without the name: one line of JSON that an operator can read.
-
-        What is covered stands first, as another `until`: of two, releases that know nothing of it read the last.
-        """
+        """Return its text in the store, a line of JSON; first what it covers, as an `until` that old releases skip."""
         mode = None if self.mode == "enforce" else self.mode
         said: dict[str, Any] = {"quota": None if self.quota is None else str(self.quota), "mode": mode}
         said |= {"weight": self.weight, "on_failure": None if self.on_failure is None else str(self.on_failure)}

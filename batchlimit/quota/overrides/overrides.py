@@ -122,12 +122,9 @@ class Overrides:
         return f"<Overrides at revision {self.revision}: {len(self)}>"
 
     @cached_property
-    def _counting(self) -> _Index:
-        return _Index(one for one in self if not one.is_trial)
-
-    @cached_property
-    def _trials(self) -> _Index:
-        return _Index(one for one in self if one.is_trial)
+    def _indexes(self) -> tuple[_Index, _Index]:
+        """What counts, and the trials beside it."""
+        return _Index(one for one in self if not one.is_trial), _Index(one for one in self if one.is_trial)
 
     @cached_property
     def _ends(self) -> list[float]:
@@ -163,11 +160,11 @@ class Overrides:
 
     def find(self, key: str, now: float) -> Override | None:
         """Return the override of a key, which is as `stored` returns it; None: its code counts."""
-        return self._counting.find(key, now)
+        return self._indexes[0].find(key, now)
 
     def trial(self, key: str, now: float) -> Override | None:
         """Return the trial beside it, by the same order."""
-        return self._trials.find(key, now)
+        return self._indexes[1].find(key, now)
 
     def edition(self, now: float) -> int:
         """Return a number that grows with each revision and each end; the instance with the larger one knows better."""
