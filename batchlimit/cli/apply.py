@@ -160,10 +160,10 @@ def _said(path: str) -> dict[tuple[str, str], _Terms]:
 
 
 def _terms(of: object) -> _Terms:
-    values = {field: getattr(of, field, None) for field in CHECKS if field != "name"}
-    return {field: None if value is None else _spelled(value) or None for field, value in values.items()}
-
-
-def _spelled(value: object) -> str:
-    codes = getattr(value, "codes", value)
-    return ", ".join(map(str, codes)) if isinstance(codes, tuple) else str(value)
+    found: _Terms = {}
+    for field in [each for each in CHECKS if each != "name"]:
+        value = getattr(of, field, None)
+        codes = getattr(value, "codes", value)
+        text = ", ".join(map(str, codes)) if isinstance(codes, tuple) else str(value)
+        found[field] = None if value is None else text or None
+    return found

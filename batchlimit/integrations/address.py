@@ -72,7 +72,9 @@ class TrustedProxies:
             raise ValueError(f"header is 'x-forwarded-for' or 'forwarded', not {header!r}")
         self._hops = _FURTHEST if hops is None else min(hops, _FURTHEST)
         self._header, self._has_pairs = header.encode(), header == "forwarded"
-        self._is_trusted = lru_cache(maxsize=4096)(self._trusts)
+        self._is_trusted = lru_cache(maxsize=4096)(
+            lambda text: (address := parse(text)) is not None and any(address in each for each in self._networks)
+        )
 
     def __repr__(self) -> str:
         unix = ["unix"] if self._trusts_unix else []
@@ -101,10 +103,6 @@ class TrustedProxies:
             if not self._is_trusted(client):
                 return client
         return client
-
-    def _trusts(self, text: str) -> bool:
-        address = parse(text)
-        return address is not None and any(address in network for network in self._networks)
 
 
 @lru_cache(maxsize=8192)

@@ -118,7 +118,6 @@ class Counters:
 
     def __init__(self, rules: Iterable[Rule], silence: float, clock: Callable[[], float], checks: Checks) -> None:
         self.requests, self.unmatched, self.asked_after_all, self.exempt = count(), count(), count(), count()
-        self.has_told = False
         self.rules: dict[str, Tally] = {}
         self.together: dict[tuple[str, ...], Tally] = {}  # those charged to exactly these rules
         self.follow(rules)
@@ -150,12 +149,6 @@ class Counters:
         if self._looks <= 0:
             self.looks_at = self._silent_until
 
-    def tell_of_unmatched(self, method: str, path: str) -> None:
-        """Have the log told, once, of a request that no rule matched."""
-        unless = ", unless its route asks for a rule" if self._of_routes else ""
-        self.checks.tell("unmatched", method, path[:200], unless)
-        self.has_told = True
-
     def fault(self, what: str, rules: Collection[str], message: str, *arguments: object) -> None:
         """Count a fault by rule, and have the log told once a minute."""
         for name in rules:
@@ -168,7 +161,8 @@ class Counters:
         self.fault("on_rejected", rules, "on_rejected raised, so the answer is problem details: %s", error)
 
     def away(self, rule: str, error: Exception) -> None:
-        """Have the log told of a store that is away."""
+        """Count a store that is away, and have the log told once a minute."""
+        next(self.rules[rule].store_away)
         message = "rule %r could not be asked, for the store is away: %s"
         self._faults.tell(("away", rule), message, rule, error, level=logging.WARNING, trace=False)
 

@@ -14,6 +14,7 @@ import re
 import time
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2s
 from math import ceil
 from typing import Literal, NamedTuple, get_args
@@ -144,7 +145,7 @@ class Fields:
         # Its blocks are half as long as those of blake2b, and so are most keys.
         self._partitions = blake2s(digest_size=_PARTITION_BYTES, key=secret) if self._draft else None
         self._chance, self._wall = chance, wall
-        self._policies: dict[tuple[str, Quota], Policy] = {}  # of a function, each key has an equal quota of its own
+        self._policy = lru_cache(_MOST_POLICIES)(Policy)  # of a function, each key has an equal quota of its own
 
     def __repr__(self) -> str:
         return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
@@ -171,14 +172,6 @@ class Fields:
         if (least := _least(seconds)) is None:
             return []
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
-
-    def _policy(self, name: str, quota: Quota) -> Policy:
-        """Return what the fields say by a quota; keys of one rule may have several."""
-        if (found := self._policies.get((name, quota))) is None:
-            if len(self._policies) >= _MOST_POLICIES:
-                self._policies.clear()
-            found = self._policies[name, quota] = Policy(name, quota)
-        return found
 
     def _of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:
         remaining, quota, binding = min(applied, key=lambda one: one[0] / (one[1].largest_cost or math.inf))

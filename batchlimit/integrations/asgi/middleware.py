@@ -130,7 +130,7 @@ def charging_preflights(app: ASGIApp) -> ASGIApp:
 
 _NO_CLIENT = (None, 0)
 _HELD = "batchlimit.held"
-"""Where the scope of a request that has its permit says so to the middleware that asked for it."""
+"""Where the scope of a request says to the middleware that asked for its permit that it comes back with that."""
 
 
 class RateLimitMiddleware:
@@ -192,7 +192,7 @@ class RateLimitMiddleware:
         concurrency: "ConcurrencyLimit | None" = None, **options: Unpack[FrontOptions],
     ) -> None:  # fmt: skip
         self.app = app
-        self._permits = behind(concurrency if options.get("enabled", True) else None, __package__, self._held)
+        self._permits = behind(concurrency if options.get("enabled", True) else None, __package__, self)
         self._front = front = AsyncFront(
             limiter, rules, identify=identify, messages=messages, limit_preflight=limit_preflight, **options
         )
@@ -206,6 +206,7 @@ class RateLimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
         if self._permits is not None and scope.pop(_HELD, None) is not self:
+            scope[_HELD] = self
             await self._permits(scope, receive, send)
             return
         kind, front = scope["type"], self._front
@@ -249,11 +250,6 @@ class RateLimitMiddleware:
     async def close(self) -> None:
         """Close the limiter that was made here, after what is settling: for a framework that passes on no lifespan."""
         await self._front.close()
-
-    async def _held(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection that has its permit, or needs none."""
-        scope[_HELD] = self
-        await self(scope, receive, send)
 
 
 def put_before(middleware: RateLimitMiddleware, app: ASGIApp) -> RateLimitMiddleware:

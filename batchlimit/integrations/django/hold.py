@@ -34,10 +34,6 @@ class Hold:
         self._loop = None if isinstance(front, Front) else asyncio.get_running_loop()  # None: a thread serves it
         setattr(request, HOLD_NAME, self)
 
-    def ask(self, called: _Called, limit: RouteLimit, identity: _Values, parameters: _Values) -> Any:
-        """Charge the request to what its view asks for; return what refuses it, to be awaited if `called` is."""
-        return called(self.front.enforcer.ask)(limit, self.outcome, identity, parameters)
-
     def settle(self, response: Response) -> None:
         """Charge what the response says, from whatever thread; on the loop of the request, if it has one."""
         if self._loop is None:
@@ -124,5 +120,5 @@ def _refusing(request: Any, limit: RouteLimit, parameters: _Values, called: _Cal
     if (hold := hold_of(request)) is None:
         unprotected(limit.key, MISSING)
         return HttpResponse(status=503)
-    refusal = yield hold.ask(called, limit, {}, parameters)
+    refusal = yield called(hold.front.enforcer.ask)(limit, hold.outcome, {}, parameters)
     return None if refusal is None else (yield from answering(request, refusal, called))

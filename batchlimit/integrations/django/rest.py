@@ -54,7 +54,7 @@ def throttle(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = 
                 raise Unavailable
             identify = configuration().identify
             told = identity_of({}, None if identify is None else blocking(identify), request)
-            refusal = hold.ask(blocking, limit, told, view.kwargs)
+            refusal = blocking(hold.front.enforcer.ask)(limit, hold.outcome, told, view.kwargs)
             if refusal is None:
                 return True
             spare(getattr(request, "_request", request))

@@ -46,7 +46,7 @@ class Enforcement(Generic[L]):
         self._charging = Charging(self._limiter, self.counters, self.fields, underway, admits_unidentified=admits)
         self._asked_for: set[RouteLimit] = set()
         self.asking: Iterable[RouteLimit] = ()  # what routes ask for, as far as a framework has seen them by then
-        self._enabled = enabled
+        self._enabled, self._has_told = enabled, False  # whether it was told of a request that no rule matched
         self._hold(self.rules)
         if isinstance(limiter, BaseRateLimiter):
             check_limiter(limiter, rules, self.counters.checks)
@@ -222,6 +222,8 @@ class Enforcement(Generic[L]):
 
     def _unmatched(self, request: Request) -> Outcome:
         next(self.counters.unmatched)
-        if not self.counters.has_told:
-            self.counters.tell_of_unmatched(request.method, request.path)
+        if not self._has_told:
+            self._has_told = True
+            unless = ", unless its route asks for a rule" if self.has_routes else ""
+            self.counters.checks.tell("unmatched", request.method, request.path[:200], unless)
         return Outcome(request=request, is_unmatched=True)

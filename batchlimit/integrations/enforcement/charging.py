@@ -268,17 +268,13 @@ class Charging:
             if rule.mode == "enforce" and (rule.on_failure is None or rule.on_failure.kind != "open"):
                 return self._closed(rule, key, error)
         for each in concerned:
-            self._count_away(each[0], error)
+            self._counters.away(each[0].name, error)
             rules.remove(each)
         return None
 
     def _closed(self, rule: Rule, key: str, error: StoreUnavailable) -> Refusal:
-        self._count_away(rule, error)
-        return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
-
-    def _count_away(self, rule: Rule, error: Exception) -> None:
-        next(self._counters.rules[rule.name].store_away)
         self._counters.away(rule.name, error)
+        return refuse(self._fields, reduced_capacity([rule.name]), AGAIN, key=key, error=error)
 
 
 def _names(some: Sequence[Charged]) -> list[str]:

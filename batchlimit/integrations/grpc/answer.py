@@ -103,20 +103,16 @@ STATUS = "grpc-status-details-bin"
 
 
 class CallRefusal(NamedTuple):
-    """The status, the details and the trailing metadata of a call that was refused."""
+    """The status, the details and the trailing metadata of a refused call: what `abort` of grpcio on asyncio takes."""
 
     code: grpc.StatusCode
     details: str
     metadata: Metadata
 
     def end(self, context: Any) -> None:
-        """End a call of a threaded server with this answer: `abort` of grpcio raises."""
+        """End a call of a threaded server with this answer: its `abort` raises."""
         context.set_trailing_metadata(self.metadata)
         context.abort(self.code, self.details)
-
-    async def end_async(self, context: Any) -> None:
-        """End a call of a server on asyncio with this answer."""
-        await context.abort(self.code, self.details, self.metadata)
 
 
 def refused_by_limiter(error: BatchLimitError) -> CallRefusal:

@@ -187,7 +187,7 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
             except (ConcurrencyLimited, PermitLost) as error:
                 if not getattr(permit, "shed", False) and not getattr(permit, "lost", False):
                     raise
-                await refused_by_limiter(error).end_async(context)
+                await context.abort(*refused_by_limiter(error))
 
         return serving.streaming(found, serve, found.request_deserializer)
 

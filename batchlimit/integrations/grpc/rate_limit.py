@@ -127,7 +127,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
             outcome = await self._front.admit("POST", handler_call_details.method, peer, fields, context)
             if outcome.refusal is not None:
                 ignore_for_load()
-                await refused_by_rules(outcome.refusal).end_async(context)
+                await context.abort(*refused_by_rules(outcome.refusal))
             if outcome.headers:
                 context.set_trailing_metadata(tuple(texts(outcome.headers)))
             ended = _charging(self._front, outcome, context)
@@ -168,7 +168,7 @@ class _WatchedContext:
         if message is grpc.aio.EOF:
             return message
         if (refused := await self._front.refused_message(self._request)) is not None:
-            await refused_by_rules(refused).end_async(self._context)
+            await self._context.abort(*refused_by_rules(refused))
         return message
 
     async def requests(self) -> AsyncIterator[Any]:
