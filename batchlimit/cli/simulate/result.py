@@ -8,6 +8,9 @@ from typing import Any
 from batchlimit.quota.overrides.known import spelled
 from batchlimit.rules import Rules
 
+Row = dict[str, Any]
+_BINS = 200
+
 
 @dataclass(slots=True)
 class ReplayTally:
@@ -38,9 +41,6 @@ class Result:
         found = [tally for (rule, _), tally in self.keys.items() if rule == name]
         sums = sum(each.admitted for each in found), sum(each.refused for each in found)
         return ReplayTally(*sums, self.without_key[name])
-
-
-Row = dict[str, Any]
 
 
 def whole(result: Result, unreadable: int, instances: int, speed: float) -> Row:
@@ -79,9 +79,6 @@ def _row(names: Row, tally: ReplayTally, *, is_rule: bool = True) -> Row:
     row = names | {"admitted": tally.admitted, "refused": tally.refused}
     row["refused_share"] = round(tally.refused / asked, 5) if asked else 0.0
     return row | {"without_key": tally.without_key} if is_rule else row
-
-
-_BINS = 200
 
 
 def binned(result: Result) -> tuple[float, list[tuple[float, float, float]]]:

@@ -22,6 +22,10 @@ from batchlimit.base.redaction import escaped
 from batchlimit.cli.top.board import Row
 from batchlimit.cli.top.sampler import Cost
 
+_ENTER, _ESCAPE, _BACK, _LEAVE = "\r\n", "\x1b", "\x7f\b", "qQ\x03\x04"
+_MOST = 32
+T = TypeVar("T")
+
 
 class Sort(StrEnum):
     """By which field rows are sorted."""
@@ -33,9 +37,6 @@ class Sort(StrEnum):
     HELD = "held"
     INSTANCES = "instances"
     KEY = "key"
-
-
-_ENTER, _ESCAPE, _BACK, _LEAVE = "\r\n", "\x1b", "\x7f\b", "qQ\x03\x04"
 
 
 @dataclass(slots=True)
@@ -79,10 +80,6 @@ class View:
             sign = 1 if self.sort is Sort.LEVEL else -1
             found.sort(key=lambda row: sign * float(getattr(row, self.sort)))
         return found[:: -1 if self.is_reversed else 1]
-
-
-_MOST = 32
-T = TypeVar("T")
 
 
 def live(

@@ -32,6 +32,12 @@ from batchlimit.rules.request import request_of
 if TYPE_CHECKING:
     from batchlimit.integrations.permits import ConcurrencyLimit
 
+_STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed")
+_STARTS = (*RESPONSES, "websocket.accept")
+_NO_CLIENT = (None, 0)
+_HELD = "batchlimit.held"
+"""Where the scope of a request says to the middleware that asked for its permit that it comes back with that."""
+
 
 class LimitedMessages:
     """A websocket each of whose received messages is charged; the first that is refused closes it, with code 1008.
@@ -69,9 +75,6 @@ class LimitedMessages:
             await self._send(message)
 
 
-_STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed")
-
-
 async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """Pass the lifespan through to the application; make the limiter at its start, close it at its end."""
 
@@ -94,9 +97,6 @@ async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Recei
         await app(scope, starting, stopping)
     finally:
         await home.close_quietly()
-
-
-_STARTS = (*RESPONSES, "websocket.accept")
 
 
 def with_fields(send: Send, fields: Sequence[Header]) -> Send:
@@ -126,11 +126,6 @@ def charging_preflights(app: ASGIApp) -> ASGIApp:
         return charge(scope, receive, send) if LATE_KEY in scope else app(scope, receive, send)
 
     return charged
-
-
-_NO_CLIENT = (None, 0)
-_HELD = "batchlimit.held"
-"""Where the scope of a request says to the middleware that asked for its permit that it comes back with that."""
 
 
 class RateLimitMiddleware:
