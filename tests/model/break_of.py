@@ -6,6 +6,7 @@ code, so that whoever calls it calls the broken one.
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType
@@ -21,7 +22,6 @@ class Break(NamedTuple):
     old: str
     new: str
     shape: str
-    is_quick: bool = True
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -40,6 +40,16 @@ class Break(NamedTuple):
             yield
         finally:
             function.__code__ = whole
+
+
+def breaks(table: str) -> dict[str, Break]:
+    r"""Read breaks by their rules: `rule | shape | where`, and below that, indented, `old => new`; `\n` ends a line."""
+    found = {}
+    for head, *change in (each.splitlines() for each in re.split(r"\n(?! )", table.strip())):
+        rule, shape, where = head.split(" | ")
+        old, new = (each.strip().replace(r"\n", "\n") for each in " ".join(change).split("=>"))
+        found[rule] = Break(rule, where, old, new, shape)
+    return found
 
 
 def function_of(module: Any, name: str) -> FunctionType:
