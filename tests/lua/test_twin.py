@@ -237,167 +237,70 @@ def test_the_scripts_and_their_twin_answer_alike_where_callers_wait_at_instances
         pair.check(quota)
 
 
+def take(
+    who: str, need: int, at: int = 0, *, more: int = 0, wait: float = 0.0, rank: tuple[int, int] = (0, 0),
+    seq: str = "next",
+) -> tuple[int, tuple[Any, ...]]:  # fmt: skip
+    """After so many microseconds an instance asks for tokens."""
+    return at, ("take", who, seq, (need, more, 0, 0, 0), wait, 0.0, rank)
+
+
+def spend(cost: int, at: int = 0, *, age: float = 0.0, rank: tuple[int, int] = (0, 0)) -> tuple[int, tuple[Any, ...]]:
+    return at, ("spend", cost, age, rank)
+
+
+def refund(who: str, tokens: int, at: int = 0, *, seq: str = "next") -> tuple[int, tuple[Any, ...]]:
+    return at, ("give_back", who, seq, (0, 0, tokens))
+
+
+def pause(lasting: int, at: int = 0) -> tuple[int, tuple[Any, ...]]:
+    return at, ("pause", lasting)
+
+
 _HUNDRED, _FAST = Quota(100.0, 100), Quota(10_000.0, 100)
 _STORIES: dict[str, tuple[Quota, list[tuple[int, tuple[Any, ...]]], int]] = {
-    "leases end one after the other": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "b", "next", (50, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (200_000, ("take", "a", "next", (40, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (700_000, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-        ],
-        10 + 20 + 45,
-    ),
-    "others have accrued more than there is": (
-        _FAST,
-        [
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (500_000, ("take", "b", "next", (1, 99, 0, 0, 0), 0.0, 0.0, (0, 0))),
-        ],
-        50,
-    ),
-    "a grant that begins later is asked for again, and refused ones come between": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "b", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (500_000, ("take", "b", "next", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
-            (10_000, ("take", "a", "next", (60, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (10_000, ("take", "b", "same", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
-        ],
-        -3,
-    ),
-    "a bucket that was leased of is spent of again, ten seconds later": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (9_000_000, ("spend", 1, 0.0, (0, 0))),
-            (1_000_000, ("spend", 2, 0.0, (0, 0))),
-            (0, ("spend", 3, 0.0, (0, 0))),
-        ],
-        95,
-    ),
-    "a spend takes all that is there": (_BUSY[2], [(0, ("spend", 1, 0.0, (0, 0)))], 0),
-    "a rank is heard again by a spend an eighth of a minute after it was heard last, and not earlier": (
-        _HUNDRED,
-        [(each, ("spend", 1, 0.0, (3, 0))) for each in (0, 7_499_999, 1, 1_000_000)],
-        99,
-    ),
-    "of an instance the first ask in an eighth of a minute tells that its rank is heard": (
-        _HUNDRED,
-        [
-            (each, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (3, 0)))
-            for each in (0, 7_600_000, 7_300_000, 100_000, 200_000)
-        ],
-        98,
-    ),
-    "a caller waits exactly as long as it takes": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "a", "next", (10, 0, 0, 0, 0), 0.1, 0.0, (0, 0))),
-            (0, ("take", "a", "next", (10, 0, 0, 0, 0), 0.100001, 0.0, (0, 0))),
-        ],
-        -10,
-    ),
-    "a bucket that has forgotten its quota obeys whoever spends of it": (
-        _HUNDRED,
-        [(0, ("spend", 5, 0.0, (3, 1))), (0, ("reset", True)), (0, ("spend", 3, 0.0, (0, 0)))],
-        97,
-    ),
-    "a pause that has just ended cannot be lifted": (
-        _HUNDRED,
-        [(0, ("pause", 5_000_000)), (5_000_000, ("pause", 0))],
-        0,
-    ),
-    "one that gets exactly what it has accrued begins anew": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (500_000, ("take", "a", "next", (0, 50, 0, 0, 0), 0.0, 0.0, (0, 0))),
-        ],
-        50,
-    ),
-    "all instances are looked at when a lease has just passed since the last look": (
-        _HUNDRED,
-        [(each, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))) for each in (0, 400_000)],
-        99,
-    ),
-    "a bucket is plain as soon as a refund is forgotten": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("give_back", "b", "next", (0, 0, 3))),
-            (29_999_999, ("spend", 1, 0.0, (0, 0))),
-            (1, ("spend", 2, 0.0, (0, 0))),
-        ],
-        98,
-    ),
-    "a bucket that remembers refunds is spent of, until nobody looked at its instances for a minute": (
-        Quota(1.0, 100, (Quota(2.0, 100),)),
-        [
-            (0, ("spend", 50, 0.0, (3, 0))),
-            (0, ("give_back", "a", "next", (0, 0, 1))),
-            (1, ("spend", 10, 0.0, (3, 0))),
-            (20_000_000, ("give_back", "b", "next", (0, 0, 1))),
-            (0, ("give_back", "a", "same", (0, 0, 1))),
-            (7_000_000, ("spend", 10, 3600.0, (3, 0))),
-            (20_000_000, ("give_back", "b", "next", (0, 0, 1))),
-            (12_999_998, ("spend", 10, 0.0, (3, 0))),
-            (1, ("spend", 10, 0.0, (3, 0))),
-        ],
-        83,
-    ),
-    "a grant just before the end of a pause begins after the shortest pace": (
-        _HUNDRED,
-        [
-            (0, ("pause", 300_000)),
-            (299_999, ("take", "a", "next", (1, 0, 0, 0, 0), 0.1, 0.0, (0, 0))),
-        ],
-        -2,
-    ),
-    "a pause is lifted after tokens were granted for later": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "a", "next", (30, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
-            (0, ("pause", 5_000_000)),
-            (1000, ("pause", 0)),
-        ],
-        -30,
-    ),
-    "one who does not wait at a heavier instance has no token reserved": (
-        _BUSY[0],
-        [
-            (0, ("take", "a", "next", (10, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "c", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (100_000, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (80_000, ("take", "c", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (30_000, ("take", "b", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-        ],
-        0,
-    ),
-    "a lighter instance waits no longer than its need takes to refill": (
-        _BUSY[2],
-        [
-            (0, ("take", "a", "next", (1, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "c", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (90_000, ("take", "a", "next", (1, 0, 0, 0, 0), 1.0, 0.0, (0, 0))),
-        ],
-        -1,
-    ),
-    "there is room for a fraction": (
-        _HUNDRED,
-        [
-            (0, ("take", "a", "next", (100, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (0, ("take", "a", "next", (0, 0, 0, 0, 0), 0.0, 0.0, (0, 0))),
-            (985_000, ("give_back", "b", "next", (0, 0, 10))),
-        ],
-        100,
-    ),
-}
+    "leases end one after the other":
+        (_HUNDRED, [take("a", 0), take("b", 50), take("a", 40, 200_000), take("a", 0, 700_000)], 10 + 20 + 45),
+    "others have accrued more than there is":
+        (_FAST, [take("a", 0), take("b", 1, 500_000, more=99)], 50),
+    "a grant that begins later is asked for again, and refused ones come between":
+        (_HUNDRED, [take("a", 100), take("b", 0), take("b", 30, 500_000, wait=1.0), take("a", 60, 10_000),
+         take("b", 30, 10_000, wait=1.0, seq="same")], -3),
+    "a bucket that was leased of is spent of again, ten seconds later":
+        (_HUNDRED, [take("a", 100), spend(1, 9_000_000), spend(2, 1_000_000), spend(3)], 95),
+    "a spend takes all that is there":
+        (_BUSY[2], [spend(1)], 0),
+    "a rank is heard again by a spend an eighth of a minute after it was heard last, and not earlier":
+        (_HUNDRED, [spend(1, each, rank=(3, 0)) for each in (0, 7_499_999, 1, 1_000_000)], 99),
+    "of an instance the first ask in an eighth of a minute tells that its rank is heard":
+        (_HUNDRED, [take("a", 1, each, rank=(3, 0)) for each in (0, 7_600_000, 7_300_000, 100_000, 200_000)], 98),
+    "a caller waits exactly as long as it takes":
+        (_HUNDRED, [take("a", 100), take("a", 0), take("a", 10, wait=0.1), take("a", 10, wait=0.100001)], -10),
+    "a bucket that has forgotten its quota obeys whoever spends of it":
+        (_HUNDRED, [spend(5, rank=(3, 1)), (0, ("reset", True)), spend(3)], 97),
+    "a pause that has just ended cannot be lifted":
+        (_HUNDRED, [pause(5_000_000), pause(0, 5_000_000)], 0),
+    "one that gets exactly what it has accrued begins anew":
+        (_HUNDRED, [take("a", 0), take("a", 0, 500_000, more=50)], 50),
+    "all instances are looked at when a lease has just passed since the last look":
+        (_HUNDRED, [take("a", 1, each) for each in (0, 400_000)], 99),
+    "a bucket is plain as soon as a refund is forgotten":
+        (_HUNDRED, [take("a", 100), refund("b", 3), spend(1, 29_999_999), spend(2, 1)], 98),
+    "a bucket that remembers refunds is spent of, until nobody looked at its instances for a minute":
+        (Quota(1.0, 100, (Quota(2.0, 100),)), [spend(50, rank=(3, 0)), refund("a", 1), spend(10, 1, rank=(3, 0)),
+         refund("b", 1, 20_000_000), refund("a", 1, seq="same"), spend(10, 7_000_000, age=3600.0, rank=(3, 0)),
+         refund("b", 1, 20_000_000), spend(10, 12_999_998, rank=(3, 0)), spend(10, 1, rank=(3, 0))], 83),
+    "a grant just before the end of a pause begins after the shortest pace":
+        (_HUNDRED, [pause(300_000), take("a", 1, 299_999, wait=0.1)], -2),
+    "a pause is lifted after tokens were granted for later":
+        (_HUNDRED, [take("a", 100), take("a", 30, wait=1.0), pause(5_000_000), pause(0, 1000)], -30),
+    "one who does not wait at a heavier instance has no token reserved":
+        (_BUSY[0], [take("a", 10), take("c", 0), take("a", 1, 100_000), take("c", 1, 80_000), take("b", 1, 30_000)], 0),
+    "a lighter instance waits no longer than its need takes to refill":
+        (_BUSY[2], [take("a", 1), take("c", 0), take("a", 1, 90_000, wait=1.0)], -1),
+    "there is room for a fraction":
+        (_HUNDRED, [take("a", 100), take("a", 0), refund("b", 10, 985_000)], 100),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("story", _STORIES)
