@@ -7,14 +7,13 @@ import pytest
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.overrides.override import Override
-from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback import OpenBucket
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Waiter, half_of
 from tests.reservoir.entry import HUNDRED, Entry
-from tests.reservoir.test_overrides import Rules
+from tests.reservoir.ruled import Rules
 
 
 @pytest.mark.parametrize(
@@ -103,9 +102,7 @@ def test_what_is_pledged_is_never_less_than_nothing() -> None:
 def test_a_cost_above_an_operators_quota_is_refused_and_counted(
     cost: int, verdict: Refuse | None, refused: int
 ) -> None:
-    rules = Rules()
-    rules.in_force = InForce.at(Overrides(7, [Override("key", Quota(5.0, 5))]), 0.0)
-    entry = Entry(rules=rules)
+    entry = Entry(rules=Rules(Override("key", Quota(5.0, 5))))
     assert entry.join(cost).verdict == verdict
     assert entry.counted == (0, refused)
     assert isinstance(entry.join(101).verdict, Fail)

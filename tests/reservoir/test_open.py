@@ -1,6 +1,7 @@
 """What a key does while an operator admits everything."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -9,35 +10,36 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.overrides.known import UNTOLD
 from batchlimit.quota.overrides.override import Override
-from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
-from tests.reservoir.entry import HUNDRED, Entry
-from tests.reservoir.test_overrides import NOTHING, Rules
+from tests.reservoir.entry import HUNDRED
+from tests.reservoir.ruled import NOTHING, Ruled
 from tests.reservoir.world import figures
 
 OPEN = Override("key", None, mode="open")
 
 
-def opened(caller: Entry, rules: Rules, now: float = 0.0) -> None:
-    rules.in_force = InForce.at(Overrides(7, [OPEN]), 0.0)
-    caller.reservoir.rule.reconsider(now)
+def opened(quota: Quota = HUNDRED, tokens: int = 0, **rest: Any) -> Ruled:
+    caller = Ruled(quota, tokens, **rest)
+    open_up(caller)
+    return caller
+
+
+def open_up(caller: Ruled, now: float = 0.0) -> None:
+    caller.learn(OPEN, at=now)
     caller.reservoir.to_wake()
 
 
-def closed(caller: Entry, rules: Rules, now: float = 0.0, revision: int = 8) -> None:
-    rules.in_force = InForce.at(Overrides(revision), 0.0)
-    caller.reservoir.rule.reconsider(now)
+def close(caller: Ruled, now: float = 0.0) -> None:
+    caller.learn(at=now, revision=8)
     caller.reservoir.to_wake()
 
 
 @pytest.mark.parametrize("quota", [HUNDRED, Quota(1.0, 1), NOTHING], ids=str)
 def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None:
-    rules = Rules()
-    caller = Entry(quota, rules=rules)
-    opened(caller, rules)
+    caller = opened(quota)
     for now in (0.0, 0.1, 0.2, 7.0):
         for cost in (1, quota.largest_cost or 1):
             assert isinstance(caller.step(caller.join(cost), now), Admit)
@@ -48,9 +50,7 @@ def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None
 
 
 def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    opened(caller, rules)
+    caller = opened()
     caller.step(caller.join(1), 0.0)
     assert caller.reservoir.tokens.take(1) == 0.5
     assert next(caller.reservoir.tokens.lock_free) == 0.5
@@ -58,31 +58,27 @@ def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() ->
 
 @pytest.mark.parametrize(("owed", "demand"), [(0, 4.0), (1000, 404.0)])
 def test_each_such_grant_pays_what_is_owed_and_lasts_for_half_a_second_and_a_burst(owed: int, demand: float) -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     caller.reservoir.corrections.debit(owed, 0.0)
-    opened(caller, rules)
+    open_up(caller)
     caller.step(caller.join(1), 0.0)
     assert (figures(caller.reservoir).owed, caller.held) == (0, demand * LEASE + 100)
 
 
 def test_each_such_grant_is_a_reason_to_look_at_the_overrides() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    opened(caller, rules)
+    caller = opened()
     caller.step(caller.join(1), 0.0)
     caller.step(caller.join(1), LEASE)
-    assert rules.heard == [UNTOLD, UNTOLD]
+    assert caller.rules.heard == [UNTOLD, UNTOLD]
 
 
 def test_who_waits_and_who_was_refused_from_memory_is_admitted() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     leader, other = caller.join(70), caller.join(80)
     caller.refuse(caller.fetch(leader))
     caller.reservoir.to_wake()
     assert caller.reservoir.tokens.denied_until == -math.inf or not isinstance(caller.step(caller.join(1)), Admit)
-    opened(caller, rules, 0.1)
+    open_up(caller, 0.1)
     assert caller.reservoir.tokens.denied_until == -math.inf
     assert not caller.reservoir.forecast.denies(1, 0.1)
     assert isinstance(caller.step(leader, 0.1), Admit)
@@ -90,10 +86,9 @@ def test_who_waits_and_who_was_refused_from_memory_is_admitted() -> None:
 
 
 def test_leased_tokens_go_back_whole_and_none_are_fetched_ahead() -> None:
-    rules = Rules()
-    caller = Entry(tokens=60, rules=rules, sizer=FixedBatch(60))
+    caller = Ruled(tokens=60, sizer=FixedBatch(60))
     caller.reservoir.tokens.take(1)
-    opened(caller, rules, 0.1)
+    open_up(caller, 0.1)
     assert caller.reservoir.lifecycle.due() <= 0.1
     back = caller.reservoir.lifecycle.tend(0.1)
     assert isinstance(back, GiveBack)
@@ -103,42 +98,37 @@ def test_leased_tokens_go_back_whole_and_none_are_fetched_ahead() -> None:
 
 
 def test_leased_tokens_go_back_though_it_ended_before_anybody_came() -> None:
-    rules = Rules()
-    caller = Entry(tokens=60, rules=rules)
-    opened(caller, rules)
-    closed(caller, rules)
+    caller = opened(tokens=60)
+    close(caller)
     assert caller.tend(0.0).ask.back == 60
 
 
 def test_an_answer_that_was_under_way_is_not_obeyed_and_its_tokens_go_back() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     leader = caller.join(1)
     fetch = caller.fetch(leader)
-    opened(caller, rules)
+    open_up(caller)
     assert isinstance(caller.step(leader, 0.1), Admit)
     caller.grant(fetch, 0.2, tokens=50)
     assert isinstance(caller.step(caller.join(100), 0.2), Admit)
-    closed(caller, rules, 0.3)
+    close(caller, 0.3)
     assert caller.held == 0, "what was granted became part of what was admitted freely"
 
 
 def test_what_an_answer_under_way_brings_goes_back_at_once() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     fetch = caller.fetch(leader := caller.join(1))
-    opened(caller, rules)
+    open_up(caller)
     caller.step(leader, 0.1)
     caller.grant(fetch, 0.2, tokens=50)
     assert caller.reservoir.lifecycle.tend(0.2) == GiveBack("a", 2, tokens=50)
 
 
 def test_an_answer_that_was_under_way_refuses_nobody() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     hasty = caller.join(1, NO_WAIT)
     fetch = caller.fetch(hasty)
-    opened(caller, rules)
+    open_up(caller)
     caller.refuse(fetch, 0.1)
     caller.reservoir.to_wake()
     assert caller.reservoir.tokens.denied_until == -math.inf
@@ -146,12 +136,10 @@ def test_an_answer_that_was_under_way_refuses_nobody() -> None:
 
 
 def test_nothing_of_it_is_spent_after_the_end_and_nothing_of_it_goes_to_the_bucket() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    opened(caller, rules)
+    caller = opened()
     caller.step(caller.join(1), 0.0)
     caller.reservoir.tokens.take(1)
-    closed(caller, rules, 0.1)
+    close(caller, 0.1)
     assert caller.reservoir.tokens.take(1) == -math.inf
     fetch = caller.fetch(caller.join(5), 0.1)
     assert isinstance(fetch, Fetch)
@@ -163,12 +151,10 @@ def test_nothing_of_it_is_spent_after_the_end_and_nothing_of_it_goes_to_the_buck
 
 
 def test_a_refund_of_what_was_admitted_freely_does_not_reach_the_bucket() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    opened(caller, rules)
+    caller = opened()
     caller.step(caller.join(9), 0.0)
     assert caller.refund(4, 0.1) is None
-    closed(caller, rules, 0.2)
+    close(caller, 0.2)
     assert caller.refund(5, 0.2) is None
     back = caller.refund(1, 0.3)
     assert back is not None
@@ -176,11 +162,9 @@ def test_a_refund_of_what_was_admitted_freely_does_not_reach_the_bucket() -> Non
 
 
 def test_a_minute_later_a_refund_is_of_what_the_bucket_gave() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    opened(caller, rules)
+    caller = opened()
     caller.step(caller.join(9), 0.0)
-    closed(caller, rules, 0.2)
+    close(caller, 0.2)
     assert caller.refund(2, 60.1) is None
     back = caller.refund(2, 60.2)
     assert back is not None
@@ -188,27 +172,23 @@ def test_a_minute_later_a_refund_is_of_what_the_bucket_gave() -> None:
 
 
 def test_a_cost_that_the_code_never_admits_stays_a_mistake() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    opened(caller, rules)
+    caller = opened()
     assert isinstance(caller.step(caller.join(101)), Fail)
-    closed(caller, rules)
+    close(caller)
     assert not isinstance(caller.step(caller.join(100)), Admit | Refuse)
 
 
 def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     caller.reservoir.corrections.debit(1_000, 0.0)
-    opened(caller, rules)
+    open_up(caller)
     for cost in (1, 100):
         assert isinstance(caller.step(caller.join(cost)), Admit)
     assert figures(caller.reservoir).owed == 0
 
 
 def test_a_look_at_such_a_key_says_that_it_admits_all_of_the_burst_at_once() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     assert caller.reservoir.forecast.without_bucket(0.0) is None
-    opened(caller, rules)
+    open_up(caller)
     assert caller.reservoir.forecast.without_bucket(0.0) == Decision(True, 100, 100, 0.0, 0.0, "open", HUNDRED)

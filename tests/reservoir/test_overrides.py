@@ -8,53 +8,31 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.overrides.known import UNTOLD
 from batchlimit.quota.overrides.override import Override
-from batchlimit.quota.overrides.overrides import NONE, InForce, Overrides
+from batchlimit.quota.overrides.overrides import InForce
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import MOMENT
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait
-from tests.reservoir.entry import DEAD, HUNDRED, Entry
+from tests.reservoir.entry import DEAD, HUNDRED
+from tests.reservoir.ruled import NOTHING, Ruled, Rules
 from tests.reservoir.world import figures
 
-LOW, HIGH, NOTHING = Quota(5.0, 5), Quota(1000.0, 1000), Quota(0.0)
-
-
-class Rules:
-    """What the instance knows."""
-
-    def __init__(self) -> None:
-        self.in_force = NONE
-        self.heard: list[int] = []
-        self.looks_at = 0.0
-
-    def set(self, quota: Quota | None, revision: int = 7) -> None:
-        overrides = [] if quota is None else [Override("key", quota)]
-        self.in_force = InForce.at(Overrides(revision, overrides), 0.0)
-
-    def hear(self, told: int, now: float) -> None:
-        self.heard.append(told)
-
-
-def entry(rules: Rules, tokens: int = 0) -> Entry:
-    return Entry(tokens=tokens, rules=rules)
+LOW, HIGH = Quota(5.0, 5), Quota(1000.0, 1000)
 
 
 def test_an_answer_tells_the_instance_the_revision_if_it_was_to() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     caller.grant(caller.fetch(caller.join(1)), tokens=1, rules=9)
-    rules.looks_at = 1.0
+    caller.rules.looks_at = 1.0
     caller.grant(caller.fetch(caller.join(1), 0.5), 0.5, tokens=1, rules=-1)
-    assert rules.heard == [9]
+    assert caller.rules.heard == [9]
     assert caller.fetch(caller.join(1), 1.0).ask.look, "from then on"
 
 
 def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_is_due_at_once() -> None:
-    rules = Rules()
-    caller = entry(rules, tokens=60)
+    caller = Ruled(tokens=60)
     assert caller.reservoir.lifecycle.due() > 0.5
     caller.reservoir.tokens.take(1)
-    rules.set(LOW)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(LOW)
     assert caller.reservoir.lifecycle.due() <= 0.5
     fetch = caller.tend(0.5)
     assert (fetch.quota, fetch.ask.back + fetch.ask.held) == (LOW, 59)
@@ -65,35 +43,28 @@ def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_
 
 
 def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
-    rules = Rules()
-    caller = entry(rules, tokens=60)
-    rules.set(LOW)
-    caller.reservoir.rule.reconsider(0.0)
+    caller = Ruled(tokens=60)
+    caller.obey(LOW)
     assert caller.tend(0.5).ask.back == 60
 
 
 def test_an_override_of_the_weight_is_in_the_next_request_and_ends() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     for override, weight in ((Override("key", None, weight=7), 7), (Override("key", LOW), 1)):
-        rules.in_force = InForce.at(Overrides(weight, [override]), 0.0)
-        caller.reservoir.rule.reconsider(0.0)
+        caller.learn(override, revision=weight)
         fetch = caller.fetch(caller.join(1))
         assert fetch.ask.weight == weight
         caller.grant(fetch, tokens=1)
 
 
 def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_ends() -> None:
-    rules = Rules()
-    caller = entry(rules)
-    rules.in_force = InForce.at(Overrides(7, [Override("key", None, on_failure=FailurePolicy.open())]), 0.0)
-    caller.reservoir.rule.reconsider(0.0)
+    caller = Ruled()
+    caller.learn(Override("key", None, on_failure=FailurePolicy.open()))
     waiter = caller.join(1, NO_WAIT)
     caller.reservoir.failed(caller.fetch(waiter), DEAD, 0.0)
     assert isinstance(waiter.verdict, Admit)
     assert figures(caller.reservoir).fallback == 1
-    rules.in_force = InForce.at(Overrides(8), 0.0)
-    caller.reservoir.rule.reconsider(0.1)
+    caller.learn(at=0.1, revision=8)
     caller.reservoir.lifecycle.tend(5.0)
     waiter = caller.join(1, NO_WAIT)
     caller.reservoir.failed(caller.fetch(waiter, 5.0), DEAD, 5.0)
@@ -101,11 +72,9 @@ def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_end
 
 
 def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go_back() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     fetch = caller.fetch(caller.join(1))
-    rules.set(LOW)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(LOW)
     caller.grant(fetch, 0.1, tokens=50)
     assert caller.reservoir.quota == LOW
     assert caller.reservoir.lifecycle.due() <= 0.1
@@ -113,12 +82,10 @@ def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go
 
 def test_after_a_rate_of_zero_a_grant_begins_as_any_other() -> None:
     """Though a grant arrived meanwhile, whose ask was in flight before."""
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     fetch = caller.fetch(caller.join(1))
-    for at, quota in ((0.0, NOTHING), (0.2, None)):
-        rules.set(quota)
-        caller.reservoir.rule.reconsider(at)
+    for at, overrides in ((0.0, [Override("key", NOTHING)]), (0.2, [])):
+        caller.learn(*overrides, at=at)
         caller.grant(fetch, 0.1, tokens=50)
         assert caller.held == 0
     waiter = caller.join(1)
@@ -127,34 +94,28 @@ def test_after_a_rate_of_zero_a_grant_begins_as_any_other() -> None:
 
 
 def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
     caller.reservoir.to_wake()
     assert caller.reservoir.forecast.denied_for(1, 0.1)
-    rules.set(HIGH)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(HIGH)
     caller.reservoir.to_wake()
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
     assert caller.reservoir.tokens.denied_until <= 0.1
 
 
 def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     fetch = caller.fetch(caller.join(1, NO_WAIT))
-    rules.set(HIGH)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(HIGH)
     caller.refuse(fetch, 0.1)
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
 
 
 def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> None:
-    rules = Rules()
-    caller = entry(rules, tokens=60)
+    caller = Ruled(tokens=60)
     caller.reservoir.prefetch.want_refill()
-    rules.set(NOTHING)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(NOTHING)
     caller.reservoir.to_wake()
     assert caller.held == 0
     assert caller.reservoir.lifecycle.tend(0.0) is None
@@ -163,63 +124,51 @@ def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> N
 
 
 def test_a_waiter_goes_when_a_hold_becomes_longer_than_its_timeout() -> None:
-    rules = Rules()
-    rules.in_force = InForce.at(Overrides(7, [Override("key", NOTHING, until=5.0)]), 0.0)
-    caller = entry(rules)
+    caller = Ruled(rules=Rules(Override("key", NOTHING, until=5.0)))
     waiter, other = caller.join(1, 60.0), caller.join(1, 4.0)
     assert caller.step(waiter, 1.0) == Wait(1.0)
     assert other.verdict == Refuse(4.0), "it cannot wait so long"
-    assert rules.heard == [UNTOLD] * 2, "it looks when it is made, and a second later"
-    rules.in_force = InForce.at(Overrides(8, [Override("key", NOTHING, until=90.0)]), 1.0)
-    caller.reservoir.rule.reconsider(1.0)
+    assert caller.rules.heard == [UNTOLD] * 2, "it looks when it is made, and a second later"
+    caller.learn(Override("key", NOTHING, until=90.0), at=1.0, revision=8)
     assert waiter in caller.reservoir.to_wake()
     assert caller.step(waiter, 1.0) == Refuse(89.0)
 
 
 def test_a_hold_whose_end_has_come_lasts_until_the_instance_ends_it() -> None:
-    rules = Rules()
-    rules.in_force = InForce.at(Overrides(7, [Override("key", NOTHING, until=5.0)]), 0.0)
-    caller = entry(rules)
+    caller = Ruled(rules=Rules(Override("key", NOTHING, until=5.0)))
     waiter = caller.join(1, 60.0)
     assert isinstance(caller.step(waiter, 9.0), Wait)
     assert caller.step(caller.join(1, NO_WAIT), 9.0) == Refuse(MOMENT)
     assert caller.reservoir.lifecycle.tend(20.0) is None
-    rules.in_force = InForce.at(rules.in_force.overrides, 9.0)
+    caller.rules.in_force = InForce.at(caller.rules.in_force.overrides, 9.0)
     caller.reservoir.rule.reconsider(9.0)
     assert isinstance(caller.step(waiter, 9.0), Fetch)
 
 
 def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     waiter = caller.join(1)
     fetch = caller.fetch(waiter)
-    rules.set(NOTHING)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(NOTHING)
     caller.grant(fetch, 0.1, tokens=50)
     assert not isinstance(waiter.verdict, Admit)
     assert caller.held == 0
 
 
 def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
-    rules = Rules()
-    rules.set(NOTHING)
-    caller = entry(rules)
+    caller = Ruled(rules=Rules(Override("key", NOTHING)))
     waiter = caller.join(1)
     assert isinstance(caller.step(waiter), Refuse)
-    rules.set(None, 8)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.learn(revision=8)
     fetch = caller.fetch(caller.join(1))
     assert (fetch.quota, caller.reservoir.tokens.denied_until) == (HUNDRED, -math.inf)
 
 
 def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
-    rules = Rules()
-    caller = entry(rules)
+    caller = Ruled()
     leader, big, small = caller.join(1), caller.join(40), caller.join(3)
     fetch = caller.fetch(leader)
-    rules.set(LOW)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(LOW)
     assert big.verdict == Refuse(math.inf), "the code allows it: that is no mistake of the caller"
     assert caller.step(caller.join(40)) == Refuse(math.inf)
     assert isinstance(caller.step(caller.join(101)), Fail)
@@ -230,11 +179,8 @@ def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
 
 @pytest.mark.parametrize("revision", [8, 9])
 def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_rank(revision: int) -> None:
-    rules = Rules()
-    rules.set(LOW)
-    caller = entry(rules, tokens=3)
+    caller = Ruled(tokens=3, rules=Rules(Override("key", LOW)))
     due = caller.reservoir.lifecycle.due()
-    rules.set(LOW, revision)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.obey(LOW, revision)
     assert (caller.held, caller.reservoir.lifecycle.due()) == (3, due)
-    assert caller.fetch(caller.join(5)).ask.rules == rules.in_force.edition
+    assert caller.fetch(caller.join(5)).ask.rules == caller.rules.in_force.edition

@@ -6,20 +6,18 @@ import pytest
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.overrides.override import KeyRule, Override
-from batchlimit.quota.overrides.overrides import InForce, Overrides
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import Trial
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
-from tests.reservoir.test_overrides import NOTHING, Rules
+from tests.reservoir.ruled import NOTHING, Ruled, Rules
 from tests.reservoir.world import Waking, figures
 
 SHADOW = Override("key", None, mode="shadow")
 
 
-def in_shadow(caller: Entry, rules: Rules, now: float = 0.0) -> None:
-    rules.in_force = InForce.at(Overrides(7, [SHADOW]), 0.0)
-    caller.reservoir.rule.reconsider(now)
+def in_shadow(caller: Ruled, now: float = 0.0) -> None:
+    caller.learn(SHADOW, at=now)
     caller.reservoir.to_wake()
 
 
@@ -53,32 +51,28 @@ def test_an_empty_bucket_is_asked_no_more_often_than_if_it_were_enforced() -> No
 
 
 def test_who_waits_when_shadow_mode_begins_is_admitted() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     line = [caller.join(1), caller.join(50)]
     caller.refuse(caller.fetch(line[0]))
-    in_shadow(caller, rules, 0.1)
+    in_shadow(caller, 0.1)
     assert [isinstance(each.verdict, Admit) for each in line] == [True, True]
     assert told(caller) == (51, 51, 0)
 
 
 def test_who_waits_behind_them_and_is_served_when_shadow_mode_begins_is_counted_once() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
+    caller = Ruled()
     line = [caller.join(3), caller.join(1)]
     caller.grant(caller.fetch(line[0]), tokens=1)
-    in_shadow(caller, rules, 0.1)
+    in_shadow(caller, 0.1)
     assert [isinstance(each.verdict, Admit) and each.verdict.is_shadow for each in line] == [True, False]
     assert told(caller) == (4, 3, 0)
 
 
 def test_after_shadow_mode_the_quota_holds() -> None:
-    rules = Rules()
-    caller = Entry(rules=rules)
-    in_shadow(caller, rules)
+    caller = Ruled()
+    in_shadow(caller)
     caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
-    rules.in_force = InForce.at(Overrides(8), 0.0)
-    caller.reservoir.rule.reconsider(0.1)
+    caller.learn(at=0.1, revision=8)
     waiter = caller.join(1, NO_WAIT)
     caller.refuse(caller.fetch(waiter, 0.1), 0.2)
     assert isinstance(waiter.verdict, Refuse)
@@ -104,10 +98,7 @@ def test_a_store_that_is_away_refuses_nobody() -> None:
 
 
 def test_a_cost_above_a_lower_quota_is_admitted_and_one_above_the_code_is_a_mistake() -> None:
-    rules = Rules()
-    rules.set(Quota(5.0, 5))
-    caller = Entry(KeyRule(HUNDRED, "shadow"), rules=rules)
-    rules.in_force = InForce.at(Overrides(7, [Override("key", Quota(5.0, 5))]), 0.0)
+    caller = Entry(KeyRule(HUNDRED, "shadow"), rules=Rules(Override("key", Quota(5.0, 5))))
     assert isinstance(caller.step(caller.join(101)), Fail)
 
 
@@ -128,9 +119,7 @@ def test_a_refund_of_what_the_bucket_never_gave_does_not_reach_it() -> None:
 
 
 def test_a_quota_on_trial_counts_what_it_would_refuse_and_the_one_in_force_decides() -> None:
-    rules = Rules()
-    rules.in_force = InForce.at(Overrides(7, [Override("key", Quota(1.0, 10), mode="shadow")]), 0.0)
-    caller = Entry(rules=rules)
+    caller = Ruled(rules=Rules(Override("key", Quota(1.0, 10), mode="shadow")))
     waiter = caller.join(50)
     fetch = caller.fetch(waiter)
     assert fetch.quota == HUNDRED
@@ -144,13 +133,10 @@ def test_a_quota_on_trial_counts_what_it_would_refuse_and_the_one_in_force_decid
 
 
 def test_what_was_counted_stays_when_a_trial_ends() -> None:
-    rules = Rules()
-    rules.in_force = InForce.at(Overrides(7, [Override("*", Quota(1.0, 10), mode="shadow")]), 0.0)
-    caller = Entry(rules=rules)
+    caller = Ruled(rules=Rules(Override("*", Quota(1.0, 10), mode="shadow")))
     caller.grant(caller.fetch(caller.join(50)), tokens=60)
     caller.reservoir.tokens.take(10)
-    rules.in_force = InForce.at(Overrides(8), 0.0)
-    caller.reservoir.rule.reconsider(0.0)
+    caller.learn(revision=8)
     assert told(caller) == (60, 50, 0)
     assert caller.reservoir.state.trial is None
 
