@@ -11,9 +11,9 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback import Fallback
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.waiter import Waiter
+from batchlimit.reservoir.waiter import RETIRED, Admit, Waiter
 from tests.reservoir.entry import DEAD, Entry
-from tests.reservoir.world import Waking
+from tests.reservoir.world import KeyFigures, Waking, figures
 
 
 def empty(idle_after: float = 10.0) -> Entry:
@@ -111,22 +111,45 @@ def has_served_one_who_may_leave(entry: Entry) -> None:
     entry.step(waiter)
 
 
+def gives_tokens_back(entry: Entry) -> None:
+    assert entry.reservoir.lifecycle.drain() is not None
+
+
+def owes(entry: Entry) -> None:
+    entry.reservoir.corrections.debit(20, 0.0)
+
+
 @pytest.mark.parametrize(
-    ("begin", "goes"),
-    [
-        (lambda entry: None, True),
-        (is_waited_for, False),
-        (is_asked_for, False),
-        (owes_a_refund, False),
-        (has_served_one_who_may_leave, False),
-    ],
+    "begin",
+    [is_waited_for, is_asked_for, gives_tokens_back, owes, owes_a_refund, has_served_one_who_may_leave],
 )
-def test_a_key_makes_room_unless_somebody_needs_it(begin: Callable[[Entry], None], goes: bool) -> None:
+def test_a_key_that_somebody_needs_makes_no_room(begin: Callable[[Entry], None]) -> None:
     entry = Entry(tokens=5)
     begin(entry)
-    assert entry.reservoir.lifecycle.evict() == entry.reservoir.state.is_retired == goes
-    if goes:
-        assert (entry.held, entry.reservoir.tokens.expires) == (0, -math.inf), "nobody spends here any more"
+    assert not entry.reservoir.lifecycle.evict()
+    assert not entry.reservoir.state.is_retired
+
+
+def test_a_key_that_made_room_is_empty_and_its_figures_are_whole() -> None:
+    entry = Entry(tokens=5)
+    reservoir = entry.reservoir
+    assert reservoir.lifecycle.evict()
+    assert reservoir.state.is_retired
+    assert figures(reservoir) == KeyFigures(admitted=1, calls=1)
+    assert (reservoir.tokens.take(1), reservoir.tokens.expires) == (NO_WAIT, -math.inf), "nobody spends here any more"
+    assert (reservoir.forecast.spendable(0.0), reservoir.lifecycle.due()) == (0, math.inf)
+    assert reservoir.lifecycle.tend(0.0) is None
+
+
+@pytest.mark.parametrize(("at", "step"), [(0.5, Admit(1.0)), (2.0, RETIRED)])
+def test_who_was_served_before_a_key_made_room_is_admitted_if_it_wakes_in_time(at: float, step: object) -> None:
+    """One that rejoined its queue asked from there: two that ask as one mint tokens."""
+    entry = Entry(tokens=5)
+    waiter = entry.join(1)
+    assert isinstance(entry.step(waiter), Admit)
+    assert entry.reservoir.lifecycle.evict()
+    assert entry.step(waiter, at) == step
+    assert entry.reservoir.state.calls == 1
 
 
 def test_the_last_ask_holds_nothing_that_has_expired() -> None:
