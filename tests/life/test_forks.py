@@ -5,7 +5,7 @@ import pytest
 from batchlimit import Quota, RateLimiter
 from batchlimit.stores import RedisStore
 from tests.servers import Server
-from tests.sync.stage import KEY, process
+from tests.sync.stage import KEY, process, said
 
 THOUSAND = Quota(0.001, 1000)
 
@@ -201,6 +201,35 @@ def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefi
         assert other.end() == 0
 
 
+def admitted(valkey: Server, prefix: str, limiter: str, call: str, rounds: int) -> list[str]:
+    """How often three children were admitted by turns that a fork has made of which Python is not told, as uWSGI's."""
+    program = f"""
+    import ctypes
+    from batchlimit.shared import SharedConcurrencyLimiter
+    limiter = {limiter}
+    children = []
+    for _ in range(3):
+        (turns, turn), (told, tell) = os.pipe(), os.pipe()
+        if ctypes.PyDLL(None).fork() == 0:
+            signal.alarm(100)
+            while os.read(turns, 1) == b"?":
+                try:
+                    os.write(tell, b"1" if {call} else b"0")
+                except ConcurrencyLimited:
+                    os.write(tell, b"0")
+            os._exit(0)
+        children.append((turn, told))
+    admitted = 0
+    for turn, told in children * {rounds}:
+        os.write(turn, b"?")
+        admitted += int(os.read(told, 1))
+    for turn, _ in children:
+        os.write(turn, b".")
+    say(admitted)
+    """
+    return said(program, valkey.url, prefix)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -213,58 +242,12 @@ def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefi
 def test_children_of_a_fork_of_which_python_is_not_told_are_instances_of_their_own(
     valkey: Server, prefix: str, call: str
 ) -> None:
-    """As those of uWSGI are. They ask in turns: as one instance they would get the answers of each other's calls."""
-    program = f"""
-    import ctypes
-    limiter = limiter_of("40/hour")
-    limiter.peek(KEY)  # it has a thread, which is the parent's alone
-    children = []
-    for _ in range(3):
-        (turns, turn), (told, tell) = os.pipe(), os.pipe()
-        if ctypes.PyDLL(None).fork() == 0:
-            signal.alarm(100)
-            while os.read(turns, 1) == b"?":
-                os.write(tell, b"1" if {call} else b"0")
-            os._exit(0)
-        children.append((turn, told))
-    admitted = 0
-    for turn, told in children * 20:
-        os.write(turn, b"?")
-        admitted += int(os.read(told, 1))
-    for turn, _ in children:
-        os.write(turn, b".")
-    say(admitted)
-    """
-    with process(program, valkey.url, prefix) as other:
-        assert (other.hear(), other.end()) == ("40", 0)
+    """They ask in turns: as one instance they would get the answers of each other's calls."""
+    begun = "limiter_of('40/hour'); limiter.peek(KEY)  # it has a thread, which is the parent's alone"
+    assert admitted(valkey, prefix, begun, call, 20) == ["40"]
 
 
 def test_children_of_such_a_fork_share_the_slots_of_the_fleet(valkey: Server, prefix: str) -> None:
-    program = """
-    import ctypes
-    from batchlimit.shared import SharedConcurrencyLimiter
-    limiter = SharedConcurrencyLimiter.from_url(URL, {KEY: 2}, prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
-    children = []
-    for _ in range(3):
-        (turns, turn), (told, tell) = os.pipe(), os.pipe()
-        if ctypes.PyDLL(None).fork() == 0:
-            signal.alarm(100)
-            os.read(turns, 1)
-            try:
-                permit = limiter.acquire(KEY, timeout=0).__enter__()
-                os.write(tell, b"1")
-            except ConcurrencyLimited:
-                os.write(tell, b"0")
-            os.read(turns, 1)
-            os._exit(0)
-        children.append((turn, told))
-    admitted = 0
-    for turn, told in children:
-        os.write(turn, b"?")
-        admitted += int(os.read(told, 1))
-    for turn, _ in children:
-        os.write(turn, b".")
-    say(admitted)
-    """
-    with process(program, valkey.url, prefix) as other:
-        assert (other.hear(), other.end()) == ("2", 0)
+    begun = "SharedConcurrencyLimiter.from_url(URL, {KEY: 2}, prefix=PREFIX, deadline=30.0); held = []"
+    call = "[held.append(limiter.acquire(KEY, timeout=0).__enter__()), True][1]"
+    assert admitted(valkey, prefix, begun, call, 1) == ["2"]
