@@ -3,18 +3,13 @@
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable
-from dataclasses import replace
-from multiprocessing.process import BaseProcess
 
 import pytest
 
 from batchlimit import Quota
-from benchmarks.audited_fleet import fleet
 from benchmarks.audited_fleet.fleet import Fleet, FleetError, FleetLog, Row
-from benchmarks.audited_fleet.limiter import TaskTally
-from benchmarks.audited_fleet.plan import Api, Phase, Plan, steady
+from benchmarks.audited_fleet.plan import Api, Plan, steady
 from benchmarks.audited_fleet.report import report
 from benchmarks.audited_fleet.trial import trial
 from tests.depth import depth
@@ -82,21 +77,6 @@ def test_a_process_that_cannot_go_on_ends_the_run(api: Api) -> None:
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_while_processes_start_ends_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Fleet._start
-
-    def start_under_fire(fleet: Fleet, process: int) -> None:
-        # To this thread: else one that another test left behind takes it, for that does not block it.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        start(fleet, process)
-
-    monkeypatch.setattr(Fleet, "_start", start_under_fire)
-    with pytest.raises(KeyboardInterrupt):
-        run(plan_of("memory://"))
-    assert multiprocessing.active_children() == []
-
-
 @one_api
 def test_no_process_outlives_an_interrupted_run(api: Api) -> None:
     def interrupt(elapsed: float, rows: list[Row]) -> None:
@@ -105,57 +85,6 @@ def test_no_process_outlives_an_interrupted_run(api: Api) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(plan_of("memory://", api=api), interrupt)
     assert not multiprocessing.active_children()
-
-
-class Generous:
-    """Admits every call and never has anyone wait, so that nothing but its callers' own pauses lets the loop go on."""
-
-    calls = 0
-
-    def __init__(self) -> None:
-        self.tally = TaskTally()
-
-    async def try_acquire(self, key: str, cost: int = 1, /) -> bool:
-        return True
-
-    def statistics(self) -> "Generous":
-        return self
-
-    async def close(self) -> None:
-        pass
-
-
-def generous(plan: Plan) -> Generous:
-    return Generous()
-
-
-OVERLOADED = replace(plan_of("memory://", processes=1), phases=(Phase(60.0, 10e6),))
-
-
-_OF_TASKS = replace(OVERLOADED, api=Api.ASYNC, async_limiter=generous)
-
-
-@pytest.mark.parametrize("plan", depth([_OF_TASKS], [OVERLOADED, _OF_TASKS]))
-def test_an_overloaded_process_is_watched_and_can_be_stopped(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its schedule ends, and by itself: only who has not heard is killed."""
-    killed: list[str] = []
-    kill = BaseProcess.kill
-
-    def note_and_kill(process: BaseProcess) -> None:
-        killed.append(process.name)
-        kill(process)
-
-    monkeypatch.setattr(BaseProcess, "kill", note_and_kill)
-    monkeypatch.setattr(fleet, "_ENDING", 60.0)  # on a busy machine a process takes long to hear
-
-    def interrupt(elapsed: float, rows: list[Row]) -> None:
-        if rows[0].admitted:
-            raise KeyboardInterrupt
-        assert elapsed < 30, "nothing was published"
-
-    with pytest.raises(KeyboardInterrupt):
-        run(plan, interrupt)
-    assert killed == []
 
 
 def test_a_killed_process_is_missed() -> None:
