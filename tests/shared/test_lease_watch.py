@@ -128,18 +128,14 @@ async def test_a_permit_that_is_lost_as_its_block_begins_cancels_the_block() -> 
 
 
 @pytest.mark.parametrize("silent", ["hurry", "_watch"], ids=["the loop", "the thread"])
-def test_a_block_hears_from_its_loop_and_from_the_thread_that_asks_that_its_lease_is_over(
+async def test_a_block_hears_from_its_loop_and_from_the_thread_that_asks_that_its_lease_is_over(
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AsyncSharedPermit, silent, lambda *_: None)
-
-    async def main() -> None:
-        store = Cut()
-        async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
-            with pytest.raises(PermitLost):
-                await work(limiter, store)
-
-    asyncio.run(main())
+    store = Cut()
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+        with pytest.raises(PermitLost):
+            await work(limiter, store)
 
 
 async def test_a_task_that_was_cancelled_before_its_block_hears_in_it_that_the_permit_is_lost() -> None:

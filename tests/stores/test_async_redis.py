@@ -13,7 +13,7 @@ from batchlimit.bucket.messages import Ask, Level, Spend
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
 from tests.awaiting import awaited
-from tests.nodes import Node, node
+from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary
 
 HUNDRED = Quota(0.001, 100)
@@ -41,30 +41,28 @@ async def turns(n: int) -> None:
 
 @pytest.mark.parametrize("name", ["valkey", "cluster", "sentinel"])
 @pytest.mark.parametrize("warm", [False, True], ids=["connecting", "connected"])
-def test_a_cancelled_call_leaves_no_answer_for_another(servers: Servers, prefix: str, name: str, warm: bool) -> None:
+async def test_a_cancelled_call_leaves_no_answer_for_another(
+    servers: Servers, prefix: str, name: str, warm: bool
+) -> None:
     """Each bucket has a level of its own; a call that got another's reply would have another level."""
-
-    async def run() -> None:
-        async with opened(servers.get(name).url, prefix) as store:
-            for steps in range(0, 40, 1 if warm else 3):
-                if warm:
-                    await store.peek("warm", HUNDRED)
-                task = asyncio.create_task(store.take(f"cancelled-{steps}", HUNDRED, ask("a", 7)))
-                await turns(steps)
-                task.cancel()
-                for key in range(3):
-                    assert Level(*(await store.peek(f"never-{key}", HUNDRED))[:3]) == Level(100, 0, 0)
-                with contextlib.suppress(asyncio.CancelledError):
-                    assert (await task).granted == 7
-                if not warm:
-                    await store.disconnect()
-
-    awaited(run)
+    async with opened(servers.get(name).url, prefix) as store:
+        for steps in range(0, 40, 1 if warm else 3):
+            if warm:
+                await store.peek("warm", HUNDRED)
+            task = asyncio.create_task(store.take(f"cancelled-{steps}", HUNDRED, ask("a", 7)))
+            await turns(steps)
+            task.cancel()
+            for key in range(3):
+                assert Level(*(await store.peek(f"never-{key}", HUNDRED))[:3]) == Level(100, 0, 0)
+            with contextlib.suppress(asyncio.CancelledError):
+                assert (await task).granted == 7
+            if not warm:
+                await store.disconnect()
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.01])
-def test_a_reply_after_the_cancellation_reaches_no_other_call(pause: float) -> None:
-    async def run(one: Node) -> None:
+async def test_a_reply_after_the_cancellation_reaches_no_other_call(pause: float) -> None:
+    with node(valkey_binary()) as one:
         async with opened(one.url, "late") as store:
             await store.peek("k", HUNDRED)
             one.stop()
@@ -78,19 +76,15 @@ def test_a_reply_after_the_cancellation_reaches_no_other_call(pause: float) -> N
             assert levels == [Level(100, 0, 0, (100.0,))] * 16
             assert all(isinstance(each, asyncio.CancelledError) for each in await gathered(calls))
 
-    with node(valkey_binary()) as one:
-        awaited(run, one)
-
 
 async def gathered(calls: Sequence[asyncio.Task[Any]]) -> list[object]:
     ended: list[object] = await asyncio.gather(*calls, return_exceptions=True)
     return ended
 
 
-def test_calls_beyond_the_limit_wait_for_a_connection_and_time_out(servers: Servers, prefix: str) -> None:
+async def test_calls_beyond_the_limit_wait_for_a_connection_and_time_out(servers: Servers, prefix: str) -> None:
     """All connections are there; only who gets none is impatient."""
-
-    async def run(one: Node) -> None:
+    with node(valkey_binary()) as one:
         url = f"{one.url}?health_check_interval=3600"  # or one connection is for all
         store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
         await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(64)))
@@ -103,9 +97,6 @@ def test_calls_beyond_the_limit_wait_for_a_connection_and_time_out(servers: Serv
         one.go_on()
         await asyncio.gather(*calls, return_exceptions=True)
         await store.aclose()
-
-    with node(valkey_binary()) as one:
-        awaited(run, one)
 
 
 def _crowd(url: str, prefix: str, instances: int) -> Callable[[], object]:
@@ -139,21 +130,20 @@ def test_a_store_begins_anew_on_another_loop(servers: Servers, prefix: str, name
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_client_of_another_encoding_has_the_buckets_that_all_have(valkey: Server, prefix: str, encoding: str) -> None:
-    async def run() -> None:
-        async with (
-            opened(valkey.url, prefix) as store,
-            redis.asyncio.Redis.from_url(valkey.url, encoding=encoding) as own,
-        ):
-            for key in ("é", "日本"):
-                assert (await store.take(key, HUNDRED, ask("a", 50))).granted == 50
-                assert (await AsyncRedisStore(own, prefix=prefix).take(key, HUNDRED, ask("b", 1))).level == 49
+async def test_a_client_of_another_encoding_has_the_buckets_that_all_have(
+    valkey: Server, prefix: str, encoding: str
+) -> None:
+    async with (
+        opened(valkey.url, prefix) as store,
+        redis.asyncio.Redis.from_url(valkey.url, encoding=encoding) as own,
+    ):
+        for key in ("é", "日本"):
+            assert (await store.take(key, HUNDRED, ask("a", 50))).granted == 50
+            assert (await AsyncRedisStore(own, prefix=prefix).take(key, HUNDRED, ask("b", 1))).level == 49
 
-    asyncio.run(run())
 
-
-def test_a_lost_server_fails_every_call(valkey: Server) -> None:
-    async def run(one: Node) -> None:
+async def test_a_lost_server_fails_every_call(valkey: Server) -> None:
+    with node(valkey_binary()) as one:
         async with opened(one.url, "gone") as store:
             await store.peek("k", HUNDRED)
             one.kill()
@@ -162,12 +152,9 @@ def test_a_lost_server_fails_every_call(valkey: Server) -> None:
             one.start()
             assert (await store.peek("k", HUNDRED)).level == 100
 
+
+async def test_a_server_that_stood_still_charges_no_spend_of_which_no_task_awaits_the_answer() -> None:
     with node(valkey_binary()) as one:
-        awaited(run, one)
-
-
-def test_a_server_that_stood_still_charges_no_spend_of_which_no_task_awaits_the_answer() -> None:
-    async def run(one: Node) -> None:
         async with opened(one.url, "still") as store:
             spend = [[Spend("k", HUNDRED, 10)]]
             await store.peek("k", HUNDRED)  # connect: the clock of the server is known as well as a call is short
@@ -182,6 +169,3 @@ def test_a_server_that_stood_still_charges_no_spend_of_which_no_task_awaits_the_
             assert (await store.peek("k", HUNDRED)).level == 90
             assert (await store.spend(spend, within=60.0)).groups[0]
             assert (await store.peek("k", HUNDRED)).level == 80
-
-    with node(valkey_binary()) as one:
-        awaited(run, one)

@@ -1,6 +1,5 @@
 """A FaultStore fails as it is told, in real time and in frozen time, on both APIs."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -130,8 +129,8 @@ def test_in_frozen_time_a_loss_of_state_fills_all_buckets(frozen_limits: FrozenL
 
 
 @pytest.mark.parametrize("time", [frozen_limits, nullcontext])
-def test_tasks_hear_of_the_same_faults(time: Callable[[], AbstractContextManager[object]]) -> None:
-    async def main() -> None:
+async def test_tasks_hear_of_the_same_faults(time: Callable[[], AbstractContextManager[object]]) -> None:
+    with time():
         store = AsyncFaultStore(down=1)
         async with AsyncRateLimiter(store, FIVE) as limiter:
             assert not await limiter.try_acquire("ann")
@@ -141,9 +140,6 @@ def test_tasks_hear_of_the_same_faults(time: Callable[[], AbstractContextManager
             store.loses_replies = True
             with pytest.raises(StoreUnavailable, match="lost"):
                 await limiter.decide("ann")
-
-    with time():
-        asyncio.run(main())
 
 
 async def test_in_frozen_time_tasks_are_served_as_soon_as_a_store_is_back(frozen_limits: FrozenLimits) -> None:

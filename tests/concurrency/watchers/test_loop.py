@@ -194,12 +194,9 @@ def test_without_a_loop_that_runs_it_must_be_told_one() -> None:
         LoopLagWatcher()
 
 
-def test_a_loop_cannot_poll_itself() -> None:
-    async def poll() -> None:
-        LoopLagWatcher().poll()
-
+async def test_a_loop_cannot_poll_itself() -> None:
     with pytest.raises(RuntimeError, match="another thread"):
-        asyncio.run(poll())
+        LoopLagWatcher().poll()
 
 
 @pytest.mark.parametrize("seconds", [0, -0.1, float("inf"), float("nan")])

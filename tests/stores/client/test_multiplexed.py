@@ -17,7 +17,6 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
 from batchlimit.stores.client.async_direct import MultiplexedConnection, _Reply
 from batchlimit.stores.client.scripts import bucket_name, command
-from tests.awaiting import awaited
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary
 
@@ -49,33 +48,26 @@ def granted(answers: list[Grant | BaseException]) -> list[object]:
     return [each.granted if isinstance(each, Grant) else type(each) for each in answers]
 
 
-def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey: Server, prefix: str) -> None:
-    async def run() -> None:
-        async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
-            assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
-            with valkey.client(decode_responses=True) as client:
-                assert sum(each["name"] == prefix for each in client.client_list()) == 1
-
-    awaited(run)
+async def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey: Server, prefix: str) -> None:
+    async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+        assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
+        with valkey.client(decode_responses=True) as client:
+            assert sum(each["name"] == prefix for each in client.client_list()) == 1
 
 
-def test_a_connection_that_ended_before_its_first_use_fails_at_once(valkey: Server, prefix: str) -> None:
+async def test_a_connection_that_ended_before_its_first_use_fails_at_once(valkey: Server, prefix: str) -> None:
     """Nobody would settle what is asked of it: the call would last as long as it may."""
-
-    async def run() -> None:
-        async with opened(valkey.url, prefix) as store:
-            await store.take("k", HUNDRED, ask(1))
-            line: Any = store._transport
-            pipe: MultiplexedConnection = line._multiplexed
-            pipe._transport.abort()
-            await pipe._lost
-            with pytest.raises(redis.ConnectionError, match="closed"):
-                await asyncio.wait_for(pipe.ask(b""), LONG)
-
-    awaited(run)
+    async with opened(valkey.url, prefix) as store:
+        await store.take("k", HUNDRED, ask(1))
+        line: Any = store._transport
+        pipe: MultiplexedConnection = line._multiplexed
+        pipe._transport.abort()
+        await pipe._lost
+        with pytest.raises(redis.ConnectionError, match="closed"):
+            await asyncio.wait_for(pipe.ask(b""), LONG)
 
 
-def test_the_first_command_in_a_turn_is_sent_at_once_and_the_others_in_one_write(
+async def test_the_first_command_in_a_turn_is_sent_at_once_and_the_others_in_one_write(
     valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
@@ -85,20 +77,17 @@ def test_the_first_command_in_a_turn_is_sent_at_once_and_the_others_in_one_write
         written.append(len(pipe._outbox))
         flush(pipe)
 
-    async def run() -> None:
-        async with opened(valkey.url, prefix) as store:
-            await store.peek("k", HUNDRED)
-            await asyncio.sleep(0)
-            monkeypatch.setattr(MultiplexedConnection, "_flush", write)
-            for _ in range(2):
-                written.clear()
-                await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
-                assert written == [1, MANY - 1]
-
-    awaited(run)
+    async with opened(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        await asyncio.sleep(0)
+        monkeypatch.setattr(MultiplexedConnection, "_flush", write)
+        for _ in range(2):
+            written.clear()
+            await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
+            assert written == [1, MANY - 1]
 
 
-def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
+async def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
     heard: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,46 +97,36 @@ def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
             writer.write(b"+OK\r\n" * said.count(b"SETINFO") + b"*3\r\n:1\r\n:0\r\n:0\r\n" * asked)
         writer.close()
 
-    async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
-            await store.peek("k", HUNDRED)
-            heard.clear()
-            await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
-            assert heard == [MANY]
-
-    awaited(run)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
+        await store.peek("k", HUNDRED)
+        heard.clear()
+        await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
+        assert heard == [MANY]
 
 
-def test_lost_scripts_do_not_show(prefix: str) -> None:
-    async def run(one: Node) -> None:
+async def test_lost_scripts_do_not_show(prefix: str) -> None:
+    with node(valkey_binary()) as one:
         async with opened(one.url, prefix) as store:
             for seq in range(1, 4):
                 one.ask("SCRIPT", "FLUSH")
                 one.ask("FLUSHALL")
                 assert granted(await crowd(store, seq)) == [i + 1 for i in range(MANY)]
 
-    with node(valkey_binary()) as one:
-        awaited(run, one)
+
+async def test_an_error_of_one_key_reaches_its_caller_alone(valkey: Server, prefix: str) -> None:
+    async with opened(valkey.url, prefix) as store:
+        with valkey.client() as client:
+            client.set(bucket_name(prefix, "k7"), "theirs")
+        answers = granted(await crowd(store))
+        assert answers.pop(7) is BucketUnavailable
+        assert answers == [i + 1 for i in range(MANY) if i != 7]
 
 
-def test_an_error_of_one_key_reaches_its_caller_alone(valkey: Server, prefix: str) -> None:
-    async def run() -> None:
-        async with opened(valkey.url, prefix) as store:
-            with valkey.client() as client:
-                client.set(bucket_name(prefix, "k7"), "theirs")
-            answers = granted(await crowd(store))
-            assert answers.pop(7) is BucketUnavailable
-            assert answers == [i + 1 for i in range(MANY) if i != 7]
-
-    awaited(run)
-
-
-def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnects(prefix: str) -> None:
+async def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnects(prefix: str) -> None:
     """Nobody knows whether a connection on which one waited in vain is good for anything."""
-
-    async def run(one: Node) -> None:
+    with node(valkey_binary()) as one:
         async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
             pipe = store._transport._multiplexed  # type: ignore[union-attr]
@@ -166,11 +145,8 @@ def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnec
             assert store._transport._multiplexed is not pipe  # type: ignore[union-attr]
             await_fact(lambda: _names(one).count(prefix) == 1, "the end of the connection that nobody waits for")
 
-    with node(valkey_binary()) as one:
-        awaited(run, one)
 
-
-def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
+async def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a server stands still: each one looked at all others, and 5,000 stopped the loop for a second."""
@@ -181,7 +157,7 @@ def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
         looks += 1
         return asyncio.Future.done(answer)
 
-    async def run(one: Node) -> None:
+    with node(valkey_binary()) as one:
         async with opened(one.url, prefix) as store:
             await store.peek("k", HUNDRED)
             pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
@@ -195,28 +171,21 @@ def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
             assert looks <= 3 * MANY
             one.go_on()
 
-    with node(valkey_binary()) as one:
-        awaited(run, one)
 
-
-def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(
+async def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(
     valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pipe took no more calls, and nobody was left who would have ended it."""
-
-    async def run() -> None:
-        async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
-            for _ in range(3):
-                await store.peek("k", HUNDRED)
-                pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
-                call = asyncio.create_task(store.peek("k", HUNDRED))
-                with monkeypatch.context() as patch:
-                    patch.setattr(pipe, "data_received", partial(_receive_and_cancel, pipe.data_received, call))
-                    with pytest.raises(asyncio.CancelledError):
-                        await call
-                await asyncio.wait_for(asyncio.shield(pipe._lost), LONG)
-
-    awaited(run)
+    async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+        for _ in range(3):
+            await store.peek("k", HUNDRED)
+            pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
+            call = asyncio.create_task(store.peek("k", HUNDRED))
+            with monkeypatch.context() as patch:
+                patch.setattr(pipe, "data_received", partial(_receive_and_cancel, pipe.data_received, call))
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            await asyncio.wait_for(asyncio.shield(pipe._lost), LONG)
 
 
 def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Level]", data: bytes) -> None:
@@ -224,8 +193,8 @@ def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Le
     call.cancel()
 
 
-def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: str) -> None:
-    async def run(one: Node) -> None:
+async def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: str) -> None:
+    with node(valkey_binary()) as one:
         async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
             one.stop()
@@ -237,12 +206,9 @@ def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: 
             one.start()
             assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
 
+
+async def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
     with node(valkey_binary()) as one:
-        awaited(run, one)
-
-
-def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
-    async def run(one: Node) -> None:
         async with opened(one.url, prefix) as store:
             await store.peek("k", HUNDRED)
             pipe = store._transport._multiplexed  # type: ignore[union-attr]
@@ -251,29 +217,23 @@ def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
             await pipe._lost
             assert (await store.peek("k", HUNDRED)).level == 100
 
-    with node(valkey_binary()) as one:
-        awaited(run, one)
 
-
-def test_a_reply_without_a_command_ends_the_connection(prefix: str) -> None:
+async def test_a_reply_without_a_command_ends_the_connection(prefix: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while said := await reader.read(1 << 20):
             asked = said.count(b"EVALSHA")
             writer.write(b"+OK\r\n" * said.count(b"SETINFO") + b"*3\r\n:1\r\n:0\r\n:0\r\n" * 2 * asked)
         writer.close()
 
-    async def run() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
-            pipes = set()
-            for _ in range(3):
-                await store.peek("k", HUNDRED)
-                pipes.add(store._transport._multiplexed)  # type: ignore[union-attr]
-                await store._transport._multiplexed._lost  # type: ignore[union-attr]
-            assert [type(each._error) for each in pipes] == [redis.InvalidResponse] * 3
-
-    awaited(run)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
+        pipes = set()
+        for _ in range(3):
+            await store.peek("k", HUNDRED)
+            pipes.add(store._transport._multiplexed)  # type: ignore[union-attr]
+            await store._transport._multiplexed._lost  # type: ignore[union-attr]
+        assert [type(each._error) for each in pipes] == [redis.InvalidResponse] * 3
 
 
 @pytest.mark.parametrize("where", ["write", "settle"])
@@ -300,8 +260,8 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, 
         runner.run(store.aclose())
 
 
-def test_connecting_is_cancelled_when_no_call_waits_for_it(prefix: str) -> None:
-    async def run(one: Node) -> None:
+async def test_connecting_is_cancelled_when_no_call_waits_for_it(prefix: str) -> None:
+    with node(valkey_binary()) as one:
         async with opened(one.url, prefix) as store:
             one.stop()
             calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(3)]
@@ -316,9 +276,6 @@ def test_connecting_is_cancelled_when_no_call_waits_for_it(prefix: str) -> None:
                 await connecting
             one.go_on()
             assert (await store.peek("k", HUNDRED)).level == 100
-
-    with node(valkey_binary()) as one:
-        awaited(run, one)
 
 
 def _names(one: Node) -> list[str]:
