@@ -57,9 +57,7 @@ def test_workers_that_are_forked_from_a_used_limiter_share_the_burst_with_it(
     os.close(writer)
     say(1 + sum(int(each) for each in os.fdopen(reader)), codes)
     """
-    with process(program, valkey.url, prefix) as other:
-        spent, _, codes = other.hear().partition(" ")
-        assert other.end() == 0
+    spent, _, codes = said(program, valkey.url, prefix)[0].partition(" ")
     assert codes == "[0, 0, 0]"
     assert int(spent) + rest(valkey_store) == 1000
 
@@ -84,9 +82,7 @@ def test_workers_on_event_loops_share_the_burst(valkey: Server, valkey_store: Re
         fork(lambda: asyncio.run(work()))
     say(1 + asyncio.run(work()))
     """
-    with process(program, valkey.url, prefix) as other:
-        spent = sum(int(other.hear()) for _ in range(3))
-        assert other.end() == 0
+    spent = sum(map(int, said(program, valkey.url, prefix)))
     assert spent + rest(valkey_store) == 1000
 
 
@@ -111,9 +107,7 @@ def test_processes_that_make_a_limiter_of_their_own_share_the_burst(
             each.join()
         say(spent, [each.exitcode for each in processes])
     """
-    with process(program, valkey.url, prefix) as other:
-        spent, _, codes = other.hear().partition(" ")
-        assert other.end() == 0
+    spent, _, codes = said(program, valkey.url, prefix)[0].partition(" ")
     assert codes == "[0, 0]"
     assert int(spent) + rest(valkey_store) == 1000
 
@@ -196,9 +190,7 @@ def test_a_fork_of_a_fork_leaves_the_first_ones_loop_alone(valkey: Server, prefi
 
     asyncio.run(main())
     """
-    with process(program, valkey.url, prefix) as other:
-        assert [other.hear(), other.hear()] == [str([True] * 4)] * 2
-        assert other.end() == 0
+    assert said(program, valkey.url, prefix) == [str([True] * 4)] * 2
 
 
 def admitted(valkey: Server, prefix: str, limiter: str, call: str, rounds: int) -> list[str]:

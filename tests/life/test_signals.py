@@ -10,7 +10,7 @@ from batchlimit.base.clock import steady
 from batchlimit.stores import RedisStore
 from benchmarks.audited_fleet.audit import Admission, excess
 from tests.servers import Server
-from tests.sync.stage import KEY, process, until
+from tests.sync.stage import KEY, process, said, until
 
 HUNDRED = Quota(0.001, 100)
 
@@ -102,9 +102,7 @@ def test_a_handler_that_raises_while_the_answer_is_under_way_leaves_it_to_nobody
     say(spent)
     """
     rich = Quota(0.001, 1000)
-    with process(program, private.url, prefix) as other:
-        spent = int(other.hear())
-        assert other.end() == 0
+    (spent,) = map(int, said(program, private.url, prefix))
     assert spent + private_store.peek("rich", rich).level <= 1000
     assert spent >= 1000 - 5 * 50
 
