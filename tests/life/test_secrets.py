@@ -65,8 +65,8 @@ def attempt(ears: Ears, api: Api, url: str, **options: Any) -> StoreUnavailable:
         registry = _registry(limiter)
         ears.hear(registry.store, registry.store.address)
         assert not limiter.try_acquire(KEY)
-        for call in (limiter.acquire, limiter.decide, limiter.peek):
-            with pytest.raises(StoreUnavailable) as caught:
+        for call in (limiter.acquire, limiter.decide, limiter.peek, limiter.refund):
+            with pytest.raises(StoreUnavailable, match=f"^{re.escape(registry.store.address)} failed: ") as caught:
                 call(KEY)
             ears.hear(caught.value)
             errors.append(caught.value)

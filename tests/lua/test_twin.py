@@ -1,6 +1,5 @@
 """Two copies of the bucket's rules stand, in Lua and in Python, because these tests compare them."""
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -313,39 +312,6 @@ def test_the_scripts_and_their_twin_answer_alike_where_chance_seldom_leads(story
         getattr(pair, call)(*arguments, quota)
         pair.check(quota)
     assert pair.lua.peek(quota).level == level
-
-
-@settings(max_examples=depth(75, 300), deadline=None)
-@given(_quotas, _steps)
-def test_level_and_outstanding_never_exceed_the_burst(quota: Quota, steps: list[tuple[int, tuple, int]]) -> None:  # type: ignore[type-arg]
-    pair = Pair([quota])
-    for elapsed, (call, *arguments), _ in steps:
-        pair.lua.now += elapsed
-        getattr(pair, call)(*arguments, quota)
-        if pair.twin is not None:
-            for band, level in zip(quota.bandwidths, pair.twin._levels, strict=True):
-                assert level + pair.twin._table.outstanding <= band.burst * (1 + 1e-12)
-            assert pair.twin._table.outstanding >= 0
-
-
-@given(_bandwidths, st.integers(1, 200))
-def test_refused_until_the_named_instant_and_granted_at_it(quota: Quota, cost: int) -> None:
-    """A refusal says when; a caller that comes back then is served, one that comes earlier is refused again."""
-    cost = min(cost, quota.burst)
-    lua = Interpreter()
-    lua.now = _START
-    everything = lua.take(quota, Ask("a", 1, quota.burst, quota.burst, quota.burst))
-    assert everything.granted == quota.burst
-    refusal = lua.take(quota, Ask("a", 2, cost, cost, cost))
-    assert refusal.granted == 0
-    wait = round(refusal.retry_after * 1_000_000)
-    lua.now += max(0, wait - max(2, math.ceil(3e-6 * wait)))
-    early = lua.take(quota, Ask("a", 3, cost, cost, cost))
-    lua.now = _START + wait
-    if early.granted == 0:
-        assert lua.take(quota, Ask("a", 4, cost, cost, cost)).granted == cost
-    else:
-        assert wait <= 2
 
 
 @pytest.mark.parametrize("quota", [Quota(100.0, 40), Quota(1e6, 1), Quota(1e-9, 2**50)])

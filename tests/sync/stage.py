@@ -282,7 +282,7 @@ def fork(job):
 
 
 @contextlib.contextmanager
-def process(program: str, url: str, prefix: str) -> Iterator[Process]:
+def process(program: str, url: str, prefix: str, **popen: Any) -> Iterator[Process]:
     """Run a program, indented as the caller likes by four, after PRELUDE; it is killed if it does not end by itself."""
     lines = [line.removeprefix("    ") for line in program.splitlines()]
     with subprocess.Popen(
@@ -291,12 +291,13 @@ def process(program: str, url: str, prefix: str) -> Iterator[Process]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    ) as popen:
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | popen.pop("env", {}),
+        **popen,
+    ) as other:
         try:
-            yield Process(popen)
+            yield Process(other)
         finally:
-            popen.kill()
+            other.kill()
 
 
 def said(program: str, url: str, prefix: str) -> list[str]:

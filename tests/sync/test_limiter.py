@@ -3,13 +3,12 @@
 import dataclasses
 import math
 import re
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import redis
 
-from batchlimit import Decision, LimiterClosed, Quota, RateLimiter, StoreUnavailable
+from batchlimit import Decision, LimiterClosed, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores import MemoryStore, RedisStore
@@ -173,37 +172,8 @@ def test_a_client_of_its_own_is_closed_with_the_limiter(valkey: Server, prefix: 
         await_fact(lambda: name not in [each["name"] for each in client.client_list()], "the server knows of the end")
 
 
-CALLS: dict[str, Callable[[RateLimiter], object]] = {
-    "acquire": lambda limiter: limiter.acquire(KEY, timeout=0),
-    "decide": lambda limiter: limiter.decide(KEY),
-    "peek": lambda limiter: limiter.peek(KEY),
-    "refund": lambda limiter: limiter.refund(KEY),
-}
-
-
-@pytest.fixture
-def deaf_port() -> Iterator[int]:
-    """A port of this machine that is taken, and where nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_an_unreachable_server_is_named_and_its_password_is_not(
-    deaf_port: int, call: Callable[[RateLimiter], object]
-) -> None:
-    with RateLimiter.from_url(f"redis://me:secret@127.0.0.1:{deaf_port}/3", "1/s") as limiter:
-        for _ in range(2):
-            with pytest.raises(StoreUnavailable, match=f"^redis://127.0.0.1:{deaf_port}/3 failed: ") as caught:
-                call(limiter)
-            assert "secret" not in str(caught.value)
-        assert not limiter.try_acquire(KEY)
-        assert "secret" not in repr(limiter)
-
-
-def test_a_rate_of_zero_needs_no_server(deaf_port: int) -> None:
-    with RateLimiter.from_url(f"redis://127.0.0.1:{deaf_port}/3", "0/s") as limiter:
+def test_a_rate_of_zero_needs_no_server() -> None:
+    with RateLimiter.from_url("redis://127.0.0.1:1/3", "0/s") as limiter:
         assert not limiter.try_acquire(KEY)
         assert limiter.peek(KEY).retry_after == math.inf
 
