@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, LimiterClosed, Queue
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, Queue
 from batchlimit.concurrency import AsyncPermit, Shedding
 from batchlimit.concurrency.laws import Fixed
 from batchlimit.concurrency.shedding import Shedder
@@ -166,17 +166,6 @@ def test_whose_loop_is_closed_passes_the_place_on() -> None:
         waits.close()
     assert limiter.statistics().in_flight == 1
     last.success()
-
-
-async def test_closing_sends_away_who_waits() -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None)) as limiter:
-        holder = await limiter.acquire()
-        task = asyncio.ensure_future(limiter.acquire())
-        await yields()
-    with pytest.raises(LimiterClosed):
-        await task
-    holder.success()
-    assert limiter.statistics().in_flight == 0
 
 
 # Shedding

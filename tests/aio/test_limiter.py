@@ -109,18 +109,6 @@ async def test_an_idle_key_leaves_the_memory() -> None:
     assert await limiter.try_acquire(KEY)
 
 
-async def test_a_sizer_that_fails_fails_its_caller_and_nobody_else() -> None:
-    class Broken:
-        def want(self, usage: object) -> int:
-            raise ZeroDivisionError
-
-    limiter = limiter_on(Stage(), sizer=Broken())
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            await limiter.try_acquire(KEY)
-    assert limiter.statistics().waiting == 0
-
-
 # What it is made of
 
 

@@ -368,13 +368,6 @@ def raising(error: type[Exception]) -> Callable[..., None]:
     return fail
 
 
-async def test_an_own_store_without_spend_is_asked_by_take() -> None:
-    stage = Stage()
-    limiter = limiter_on(stage)
-    assert await all_of(limiter, "abc") == [True] * 3
-    assert len(stage.asks) == 3
-
-
 @TILLS
 async def test_a_limiter_that_is_closed_meanwhile_fails_its_callers(make: Make) -> None:
     till = make()
@@ -443,22 +436,6 @@ def test_a_loop_that_was_closed_with_a_turn_to_come_leaves_the_limiter_to_the_ne
     asyncio.run(go_on())
     with contextlib.suppress(RuntimeError):
         caller.close()
-
-
-@pytest.mark.real_time
-async def test_a_server_that_lost_the_scripts_spends_all_the_same(valkey: Server, prefix: str) -> None:
-    limiter = AsyncRateLimiter.from_url(valkey.url, TEN, prefix=prefix, sizer=FixedBatch(1))
-    with valkey.client() as client:
-        assert await limiter.try_acquire("a")
-        client.script_flush()
-        assert await all_of(limiter, "bc") == [True, True]
-        client.script_flush()
-        assert {key: told.remaining for key, told in (await limiter.decide_all({"a": 1, "d": 2})).items()} == {
-            "a": 8,
-            "d": 8,
-        }
-    assert limiter._entries == {}
-    await limiter.close()
 
 
 @pytest.mark.real_time

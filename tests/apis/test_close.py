@@ -1,7 +1,6 @@
 """A limiter that is closed while others call it: the calls end by that, and nobody says that the store is away."""
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, Statistics
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
-from batchlimit.stores import MemoryStore, RedisStore, Store
+from batchlimit.stores import MemoryStore, Store
 from tests.apis.blocking import Api
 from tests.nodes import await_fact
 from tests.relay import Relay
@@ -79,13 +78,6 @@ def test_close_gives_all_tokens_back(api: Api, lasting_store: Store) -> None:
         assert Level(*lasting_store.peek(f"key-{i}", HUNDRED)[:3]) == Level(
             level=99 - i, outstanding=0, active_instances=0
         )
-
-
-def test_a_store_that_the_user_has_made_stays_open(valkey: Server, prefix: str) -> None:
-    with contextlib.closing(RedisStore.from_url(valkey.url, prefix=prefix)) as store:
-        for _ in range(2):
-            with RateLimiter(store, "5/s", prefix=prefix) as limiter:
-                assert limiter.peek("ann").allowed
 
 
 def test_close_may_be_called_again(api: Api, clock: Clock) -> None:

@@ -203,6 +203,17 @@ def test_a_lost_bucket_is_counted_and_begins_with_a_share(api: Api, clock: Clock
     limiter.close()
 
 
+def test_a_server_that_lost_the_scripts_spends_all_the_same(api: Api, valkey: Server, prefix: str) -> None:
+    ten = Quota(SLOW, 10)
+    with valkey.client() as client, api.from_url(valkey.url, ten, prefix=prefix, sizer=FixedBatch(1)) as limiter:
+        assert limiter.try_acquire("a")
+        client.script_flush()
+        assert limiter.decide("b").remaining == 9
+        client.script_flush()
+        assert {key: told.remaining for key, told in limiter.decide_all({"a": 1, "c": 2}).items()} == {"a": 8, "c": 8}
+        assert not entries(limiter)
+
+
 def test_limiters_that_lease_and_limiters_that_spend_admit_no_more_than_there_is(valkey: Server, prefix: str) -> None:
     """Of one key, at random. In no window more is admitted than the burst and what is refilled meanwhile.
 

@@ -13,7 +13,6 @@ from batchlimit.batching import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores import MemoryStore, RedisStore
 from batchlimit.sync import key_entry
-from tests.nodes import await_fact
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
@@ -160,16 +159,6 @@ def test_a_callers_client_is_used_and_left_open(client: redis.Redis, prefix: str
     assert connection in [each["id"] for each in client.client_list()]
     level = RedisStore(client, prefix=prefix).peek(KEY, HUNDRED)
     assert (level.level, level.outstanding) == (100, 0)
-
-
-def test_a_client_of_its_own_is_closed_with_the_limiter(valkey: Server, prefix: str) -> None:
-    name = f"own-{prefix}"
-    with valkey.client() as client:
-        limiter = RateLimiter.from_url(f"{valkey.url}?client_name={name}", HUNDRED, prefix=prefix)
-        limiter.acquire(KEY)
-        assert name in [each["name"] for each in client.client_list()]
-        limiter.close()
-        await_fact(lambda: name not in [each["name"] for each in client.client_list()], "the server knows of the end")
 
 
 def test_a_rate_of_zero_needs_no_server() -> None:

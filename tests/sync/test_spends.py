@@ -94,11 +94,6 @@ def test_a_thread_alone_asks_at_once_and_leaves_nothing_but_a_snapshot(limiter: 
     assert till.asks == []
 
 
-def test_its_decision_says_what_is_left(limiter: RateLimiter) -> None:
-    told = limiter.decide(KEY, 3)
-    assert (told.allowed, told.limit, told.remaining, told.retry_after, told.source) == (True, 10, 7, 0.0, "store")
-
-
 def test_a_refusal_is_told_by_an_entry_which_refuses_the_next_from_memory(limiter: RateLimiter, till: Till) -> None:
     assert limiter.try_acquire(KEY, 10)
     told = limiter.decide(KEY)
@@ -500,19 +495,6 @@ def test_what_is_settled_for_less_than_its_estimate_comes_back(limiter: RateLimi
     limiter.reserve(KEY, 4).settle(1)
     limiter.refund("another", 0)
     assert limiter.decide(KEY).remaining == 8
-
-
-def test_a_server_that_lost_the_scripts_spends_all_the_same(valkey: Server, prefix: str) -> None:
-    with (
-        valkey.client() as client,
-        RateLimiter.from_url(valkey.url, TEN, prefix=prefix, sizer=FixedBatch(1)) as limiter,
-    ):
-        assert limiter.try_acquire("a")
-        client.script_flush()
-        assert limiter.decide("b").remaining == 9
-        client.script_flush()
-        assert {key: told.remaining for key, told in limiter.decide_all({"a": 1, "c": 2}).items()} == {"a": 8, "c": 8}
-        assert limiter._entries == {}
 
 
 def test_a_child_that_was_forked_while_a_thread_leads_asks_for_itself(valkey: Server, prefix: str) -> None:
