@@ -53,21 +53,18 @@ class LimitedActors(Middleware):
     def before_process_message(self, broker: Any, message: Any) -> None:
         """Enqueue the message again, if it has no token; a mistake in its key or its cost fails it."""
         try:
-            self._charge(broker, message)
+            actor = broker.get_actor(message.actor_name)
+            if (key := actor.options.get("limit_key")) is None:
+                return
+            if (limit := self._limits.get(actor.actor_name)) is None:
+                limit = TaskLimit(self._limiter, key, actor.options.get("limit_cost", 1), self._longest)
+                self._limits[actor.actor_name] = limit
+            times = message.options.get(TIMES, 0)
+            if seconds := limit.wait(Run(actor.actor_name, actor.fn, message.args, message.kwargs, times)):
+                broker.enqueue(message.copy(options={TIMES: times + 1}), delay=math.ceil(seconds * 1000))
+                message.options["store_results"] = False  # else it had none, to who waits for it
+                raise SkipMessage(f"no token: back in {seconds:.3f} s")
         except MiddlewareError:
             raise
         except Exception as error:  # dramatiq would only log it, and process the message without a limit
             raise MiddlewareError(f"{message.actor_name} cannot be limited: {error}") from error
-
-    def _charge(self, broker: Any, message: Any) -> None:
-        actor = broker.get_actor(message.actor_name)
-        if (key := actor.options.get("limit_key")) is None:
-            return
-        if (limit := self._limits.get(actor.actor_name)) is None:
-            limit = TaskLimit(self._limiter, key, actor.options.get("limit_cost", 1), self._longest)
-            self._limits[actor.actor_name] = limit
-        times = message.options.get(TIMES, 0)
-        if seconds := limit.wait(Run(actor.actor_name, actor.fn, message.args, message.kwargs, times)):
-            broker.enqueue(message.copy(options={TIMES: times + 1}), delay=math.ceil(seconds * 1000))
-            message.options["store_results"] = False  # else it had none, to who waits for it
-            raise SkipMessage(f"no token: back in {seconds:.3f} s")

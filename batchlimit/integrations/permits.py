@@ -145,21 +145,18 @@ class PermitSource:
             raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")
         if key is not None and not has_keys:
             raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
-        self._limiter, self._partition, self._key = limiter, partition, key
-
-    def __repr__(self) -> str:
-        return repr(self._limiter)
+        self.limiter, self._partition, self._key = limiter, partition, key
 
     def acquire(self, request: object, **options: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
         if self._key is None:
-            return self._limiter.acquire(self._partition(request), **options)
-        return self._by_key(request, self._limiter.acquire, options)
+            return self.limiter.acquire(self._partition(request), **options)
+        return self._by_key(request, self.limiter.acquire, options)
 
     def acquire_later(self, back: tuple[Any, Any], request: object, **options: Any) -> Any:
         """Return the permit of a request, or None: then one of `back` is called, with a permit or a refusal."""
-        assert isinstance(self._limiter, ConcurrencyLimiter | KeyedConcurrencyLimiter)
-        acquire = partial(self._limiter.acquire_later, *back)
+        assert isinstance(self.limiter, ConcurrencyLimiter | KeyedConcurrencyLimiter)
+        acquire = partial(self.limiter.acquire_later, *back)
         if self._key is None:
             return acquire(self._partition(request), **options)
         return self._by_key(request, acquire, options)
@@ -174,10 +171,10 @@ class PermitSource:
             keys = self._key(request)
             if isinstance(keys, str):
                 return acquire(keys, **options)
-            if not isinstance(self._limiter, Keyed):
+            if not isinstance(self.limiter, Keyed):
                 raise TypeError("a request has one key at a shared limiter: return a str")
-            waits = acquire == self._limiter.acquire
-            return self._limiter.acquire_all(keys, **(options if waits else options | {"timeout": 0}))
+            waits = acquire == self.limiter.acquire
+            return self.limiter.acquire_all(keys, **(options if waits else options | {"timeout": 0}))
         except BatchLimitError:
             raise
         except Exception as error:
@@ -234,4 +231,4 @@ class PermitMiddleware(Generic[Limiter]):
         self._permits = WebPermits(self._kinds, ConcurrencyLimit(limiter=limiter, **options))
 
     def __repr__(self) -> str:
-        return f"<ConcurrencyLimitMiddleware by {self._permits}>"
+        return f"<ConcurrencyLimitMiddleware by {self._permits.limiter!r}>"

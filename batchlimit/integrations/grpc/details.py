@@ -119,7 +119,7 @@ class AsksForPermits:
     _permits: CallPermits
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._permits!r}>"
+        return f"<{type(self).__name__} of {self._permits.limiter!r}>"
 
 
 def current_permit() -> AnyPermit:
