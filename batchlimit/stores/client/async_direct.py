@@ -1,7 +1,7 @@
 """A store's own connection to one server, for tasks: one for the calls of all of them.
 
 A server replies in the order of the commands, so a task sends its command without waiting for the replies to others.
-The first command in a turn of the event loop is sent at once; the others of that turn leave in one write. redis-py
+A command is sent at once if no reply is awaited; the others of a turn of the event loop leave in one write. redis-py
 opens and greets the connection, and then lets go of its transport.
 """
 
@@ -36,7 +36,6 @@ class MultiplexedConnection(asyncio.Protocol):
         self._transport: asyncio.WriteTransport = self._writer.transport  # a writer that is dropped closes it
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[bytes, _Reply]] = []
-        self._is_turn = False  # whether a command was sent in this turn of the loop
         self._asked: deque[_Reply] = deque()
         self.is_open = True  # it takes more calls: it is connected, and no caller gave up waiting for a reply
         self._left: list[_Reply] = []  # once it takes no more: those that may be awaited yet
@@ -63,10 +62,10 @@ class MultiplexedConnection(asyncio.Protocol):
         answer = _Reply(loop=self._loop)
         answer.connection = self
         self._outbox.append((command, answer))
-        if not self._is_turn:
-            self._is_turn = True
-            self._loop.call_soon(self._end_turn)
+        if not self._asked:
             self._flush()
+        elif len(self._outbox) == 1:
+            self._loop.call_soon(self._flush)
         return answer
 
     def retire(self) -> None:
@@ -119,12 +118,9 @@ class MultiplexedConnection(asyncio.Protocol):
 
     # A signal handler may raise between any two lines. Then nobody knows whose the next reply is: the connection ends.
 
-    def _end_turn(self) -> None:
-        self._is_turn = False
-        if self._outbox:
-            self._flush()
-
     def _flush(self) -> None:
+        if not self._outbox:  # a command that found no reply awaited took the others with it
+            return
         try:
             outbox, self._outbox = self._outbox, []
             commands, answers = zip(*outbox, strict=True)

@@ -67,7 +67,7 @@ async def test_a_connection_that_ended_before_its_first_use_fails_at_once(valkey
             await asyncio.wait_for(pipe.ask(b""), LONG)
 
 
-async def test_the_first_command_in_a_turn_is_sent_at_once_and_the_others_in_one_write(
+async def test_a_command_is_sent_at_once_if_no_reply_is_awaited_and_the_others_of_its_turn_in_one_write(
     valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
@@ -85,6 +85,36 @@ async def test_the_first_command_in_a_turn_is_sent_at_once_and_the_others_in_one
             written.clear()
             await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
             assert written == [1, MANY - 1]
+
+
+async def test_a_command_that_is_sent_alone_leaves_the_loop_nothing_to_do(valkey: Server, prefix: str) -> None:
+    async with opened(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        pipe: Any = store._transport._multiplexed  # type: ignore[union-attr]
+        loop: Any = asyncio.get_running_loop()
+        before = list(loop._ready)
+        answer = pipe.send(command(("PING",)))
+        assert list(loop._ready) == before
+        assert await answer == b"PONG"
+
+
+async def test_one_that_finds_no_reply_awaited_takes_those_along_that_wait_for_the_end_of_the_turn(
+    valkey: Server, prefix: str
+) -> None:
+    async with opened(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        pipe: Any = store._transport._multiplexed  # type: ignore[union-attr]
+        written, transport = list[bytes](), pipe._transport
+        pipe._transport = SimpleNamespace(write=written.append, abort=transport.abort)
+        answers = [pipe.send(each) for each in (b"A", b"B")]
+        pipe.data_received(b"+a\r\n")
+        answers.append(pipe.send(b"C"))
+        assert written == [b"A", b"BC"]
+        await asyncio.sleep(0)
+        pipe.data_received(b"+b\r\n+c\r\n")
+        assert [await each for each in answers] == [b"a", b"b", b"c"]
+        assert (pipe.is_open, len(written)) == (True, 2)
+        pipe._transport = transport
 
 
 async def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
