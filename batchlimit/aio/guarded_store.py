@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context, Token
@@ -9,6 +10,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 from tenacity import AsyncRetrying
 
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
@@ -45,7 +47,8 @@ class GuardedStore(Guard):
         self._has_answered = self._is_stopped = False
         self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.sent: set[asyncio.Future[Any]] = set()  # what was sent in a turn of the loop, and has no answer yet
+        self.sent: dict[asyncio.Future[Any], float] = {}  # what was sent when, and has no answer yet
+        self._looks_at = -math.inf  # when a timer gives up what is late; a signal handler may make it forget to
 
     def send(self, key: str, quota: Quota, ask: Ask, took: Took[Grant]) -> bool:
         """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
@@ -67,22 +70,38 @@ class GuardedStore(Guard):
         if self._outages.breakers[part].opened_at is not None or (sent := send()) is None:
             return False
         answer, read = sent
-        began, took_time = time.perf_counter(), self._outages.took
-        timer = answer.get_loop().call_later(self.deadline, Countdown, 0.0, answer.cancel)
+        began = (loop := answer.get_loop()).time()
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             found: list[T | StoreUnavailable | None] = []  # as it stays where a signal handler of the user's own raises
             try:
-                timer.cancel()
-                self.sent.discard(answer)
-                took_time(time.perf_counter() - began)
+                self.sent.pop(answer, None)
+                self._outages.took(loop.time() - began)
                 found.append(self._outcome(part, key, answer, read))
             finally:
                 took(found.pop() if found else None)  # no variable keeps it: a traceback leads here
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
-        self.sent.add(answer)
+        self.sent[answer] = began
+        if self._looks_at < began - HEARTBEAT:
+            self._looks_at = began
+            self._give_up_late(began)
         return True
+
+    def _give_up_late(self, instant: float) -> None:
+        """Give up what has no answer by its deadline, after some rounds; come again for the next one."""
+        if instant != self._looks_at:  # another timer comes instead
+            return
+        loop, late = asyncio.get_running_loop(), list[asyncio.Future[Any]]()
+        self._looks_at, now = -math.inf, max(instant, loop.time())
+        for answer, began in self.sent.items():
+            if (due := began + self.deadline) > now:
+                loop.call_at(due, self._give_up_late, due, context=Context())
+                self._looks_at = due
+                break
+            late.append(answer)
+        if late:
+            Countdown(0.0, lambda: [each.cancel() for each in late])
 
     def _outcome(
         self, part: str, key: str, answer: "asyncio.Future[Any]", read: Callable[[Any], T | None]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota, StoreUnavailable
-from batchlimit.aio.guarded_store import Countdown
+from batchlimit.base.waking import HEARTBEAT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant, Groups
 from batchlimit.stores import MemoryStore
@@ -58,11 +58,50 @@ async def test_a_miss_is_on_its_way_before_its_caller_waits_and_takes_no_task() 
     assert not stage.asks
 
 
-async def test_an_answer_in_time_leaves_no_timer_of_its_deadline() -> None:
+async def test_answers_in_time_have_one_timer_for_all_of_them() -> None:
     limiter = limiter_on(Sender(), deadline=5.0)
-    assert await limiter.try_acquire(KEY)
+    for _ in range(3):
+        assert await limiter.try_acquire(KEY)
+    assert len(looks()) == 1
+    await asyncio.sleep(6.0)
+    assert looks() == []
+
+
+def looks() -> list[Any]:
+    """The timers that come for what is late."""
     loop: Any = virtual_loop()
-    assert not [timer for timer in loop._scheduled if timer._callback is Countdown and not timer.cancelled()]
+    return [timer for timer in loop._scheduled if "give_up" in timer._callback.__name__ and not timer.cancelled()]
+
+
+async def test_each_call_has_its_own_deadline() -> None:
+    stage = Sender()
+    limiter = limiter_on(stage, deadline=0.05)
+    stage.delay = None
+    ends = list[float]()
+
+    async def call(key: str, at: float) -> None:
+        await asyncio.sleep(at)
+        assert not await limiter.try_acquire(key)
+        ends.append(virtual_loop().time() - begun)
+
+    begun = virtual_loop().time()
+    await asyncio.gather(call("a", 0.0), call("b", 0.03), call("c", 0.04))
+    assert ends == pytest.approx([0.05, 0.08, 0.09])
+    assert looks() == []
+
+
+async def test_a_loop_that_forgot_what_is_late_gives_it_up_with_what_is_sent_later() -> None:
+    """A signal handler that raises between the timer and what it calls makes it forget."""
+    stage = Sender()
+    limiter = limiter_on(stage, deadline=0.05)
+    stage.delay = None
+    forgotten = asyncio.create_task(limiter.try_acquire("a"))
+    await asyncio.sleep(0.01)
+    looks()[0].cancel()
+    await asyncio.sleep(2 * HEARTBEAT)
+    assert not forgotten.done()
+    assert not await limiter.try_acquire("b")
+    assert not await forgotten
 
 
 async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
