@@ -56,15 +56,13 @@ class Spends:
         """Forget what was not sent: its loop is closed."""
         self._waiting: list[Call] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
-        self._lost_at = 0.0  # by its time: a signal handler that raised may have made it forget to
+        self._lost_at = 0.0  # a signal handler that raised may have made it forget to
 
     async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
         if not self._store.spends:
             return None
         check_key(key)
-        if self._registry.closed:
-            raise LimiterClosed(CLOSED)
         if (spend := self._spending.begin_one(key, cost)) is None or (outcome := await self._spend([spend])) is None:
             return None
         return spend if spend.spent.is_charged else await self._in_vain(spend, outcome, until, priority)
@@ -75,8 +73,6 @@ class Spends:
             return None
         for key in costs:
             check_key(key)
-        if self._registry.closed:
-            raise LimiterClosed(CLOSED)
         begun = self._spending.begin(costs)
         if begun is None or not isinstance(outcome := await self._spend(begun), tuple):
             return None
@@ -93,11 +89,14 @@ class Spends:
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store at the end of this turn of the loop, and return what it says."""
+        if self._registry.closed:
+            raise LimiterClosed(CLOSED)
         loop = asyncio.get_running_loop()
         call: Call = begun, loop.create_future()
-        if loop is not self._loop or self._lost_at < loop.time():
+        now = begun[0].sent
+        if loop is not self._loop or self._lost_at < now:
             loop.call_soon(self._flush, context=Context())
-            self._lost_at = loop.time() + HEARTBEAT
+            self._lost_at = now + HEARTBEAT
             self._loop = loop  # last: a signal handler may raise between any two lines
         try:
             self._waiting.append(call)  # last: a call that is nested too deep fails before
@@ -162,31 +161,25 @@ class Spends:
     def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:
         """Settle calls, and wake their callers."""
         kept: dict[str, bytes] = {}
-        now = -math.inf
+        begun: Sequence[KeySpend] = ()
+        now, answer = -math.inf, None
         try:
             now = self._clock()
-            for call, outcome in those:
-                self._settle(call, outcome, now, kept)
+            for (begun, answer), outcome in those:
+                in_time = self._spending.hear_of(begun, outcome, now, kept)
+                if is_awaited := not answer.done():
+                    answer.set_result(in_time)
+                if in_time is None or not is_awaited:
+                    self._undo(begun, outcome)
         except BaseException:  # a signal handler of the user's own: the others get theirs in the next turn
             asyncio.get_running_loop().call_soon(self._tell, those, context=Context())
+            if answer is not None and not answer.done():  # its caller asks again
+                answer.set_result(None)
+                self._spending.end(begun)
             raise
         finally:
             if (idle_at := self._spending.keep(kept, now)) < math.inf:
                 self._idle(idle_at)
-
-    def _settle(self, call: Call, outcome: Outcome, now: float, kept: dict[str, bytes]) -> None:
-        begun, answer = call
-        try:
-            in_time = self._spending.hear_of(begun, outcome, now, kept)
-            if is_awaited := not answer.done():
-                answer.set_result(in_time)
-        except BaseException:  # a signal handler of the user's own: the caller asks again
-            if not answer.done():
-                answer.set_result(None)
-            self._spending.end(begun)
-            raise
-        if in_time is None or not is_awaited:
-            self._undo(begun, outcome)
 
     def _undo(self, begun: Sequence[KeySpend], outcome: Outcome) -> None:
         """Take back what was charged for a caller that was cancelled, or asks again because the answer came late."""

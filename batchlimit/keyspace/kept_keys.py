@@ -83,13 +83,20 @@ class DormantKeys:
             shelf.idle_at = idle_at
         return math.inf if there else idle_at
 
-    def take(self, key: str) -> KeySnapshot | None:
-        """Remove the snapshot of a key that is used again, and return it; None: there is none."""
+    def look_up(self, key: str) -> KeySnapshot | None:
+        """Return the snapshot of a key, which stays; None: there is none."""
         for shelf in self._shelves:
-            there = shelf.snapshots  # to pop what is not there takes four times as long as to see that it is not
-            if key in there and (packed := there.pop(key, None)) is not None:
+            there = shelf.snapshots  # to get what is not there takes twice as long as to see that it is not
+            if key in there and (packed := there.get(key)) is not None:
                 return KeySnapshot.unpack(packed)
         return None
+
+    def take(self, key: str) -> KeySnapshot | None:
+        """Remove the snapshot of a key, and return it; None: there is none."""
+        if (found := self.look_up(key)) is not None:
+            for shelf in self._shelves:
+                shelf.snapshots.pop(key, None)
+        return found
 
     def make_room(self, used: int, coming: int = 1) -> None:
         """Forget keys, oldest shelf first, where they, those in use and the coming ones are too many.

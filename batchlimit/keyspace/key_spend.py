@@ -8,7 +8,6 @@ Then no token is left here after the answer, and only a snapshot is kept.
 import math
 from collections.abc import Sequence
 from operator import attrgetter
-from weakref import ref
 
 from batchlimit.base.decision import Decision
 from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
@@ -45,8 +44,6 @@ def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
 class KeySpend:
     """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
 
-    me: "ref[KeySpend]"
-    """Belongs to Spending: what it knows a spend by whose answer is awaited."""
     spent = _UNHEARD
     admitted = waited = True
     """See AdmissionResult; so `decision`. Only for one that was charged."""
@@ -64,8 +61,7 @@ class KeySpend:
     ) -> None:
         """`key` is as its caller named it, `code` its quota without overrides; `epoch`: of a bucket that must be there.
 
-        `demand` is that of the key, this call included; all its spends have one. `snapshot` is what was known of the
-        key, unless another spend has it.
+        `demand` is that of the key, this call included; all its spends have one. `snapshot` is what was known of it.
         """
         self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
         self.demand, self.snapshot = demand, snapshot
@@ -74,8 +70,7 @@ class KeySpend:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
         trip = (self.snapshot is not None and self.snapshot.round_trip) or now - self.sent  # the first is good enough
         spent, demand = self.spent, self.demand
-        level = math.floor(min(spent.levels))
-        return pack(now, demand.rate, demand.at, self.message.cost, spent.epoch, level, 0.0, trip, now)
+        return pack(now, demand.rate, demand.at, self.message.cost, spent.epoch, min(spent.levels), 0.0, trip, now)
 
     def decision(self, _now: float = 0.0) -> Decision:
         """Say all that a caller wants to be told."""

@@ -77,15 +77,10 @@ class Spending(Generic[E]):
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
         begun: list[KeySpend] = []
-        try:
-            for key, cost in costs.items():
-                if (one := self.begin_one(key, cost)) is None:
-                    self.end(begun)
-                    return None
-                begun.append(one)
-        except BaseException:
-            self.end(begun)
-            raise
+        for key, cost in costs.items():
+            if (one := self.begin_one(key, cost)) is None:
+                return None
+            begun.append(one)
         return begun
 
     def begin_one(self, key: str, cost: int) -> KeySpend | None:
@@ -103,13 +98,14 @@ class Spending(Generic[E]):
             quota = rule.quota
         if cost.__class__ is not int or not 0 < cost <= quota.largest_cost:
             return None
-        snapshot = self._dormant.take(place)
+        snapshot = self._dormant.look_up(place)
         if snapshot is None and place not in self._in_flight and self._needs_demand:
             demand = Demand(now, cost / KERNEL)  # nobody has asked yet
-        elif (known := self._demand(place, quota, cost, snapshot, now)) is None:
-            return None
         else:
-            demand = known
+            demand = self._demand(place, snapshot, now)
+            if self._leases(quota, cost, demand, snapshot, now):
+                return None
+            demand.observe(cost, now)
         epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
         if snapshot is not None and (
             epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
@@ -118,30 +114,25 @@ class Spending(Generic[E]):
         rank = code.rank
         message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
         begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
-        self._in_flight[place] = begun.me = ref(begun)
+        self._in_flight[place] = ref(begun)
         return begun
 
-    def _demand(self, place: str, quota: Quota, cost: int, snapshot: KeySnapshot | None, now: float) -> Demand | None:
-        """Return the demand of a key, this call included; None: it leases, and what is known of it is known on."""
+    def _demand(self, place: str, snapshot: KeySnapshot | None, now: float) -> Demand:
+        """Return the demand of a key before this call."""
         before = self._in_flight.get(place)
         if before is not None and (last := before()) is not None:
-            demand = last.demand
-        else:
-            demand = Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
-        if self._leases(quota, cost, demand, snapshot, now):
-            if snapshot is not None:
-                self._dormant.put(place, snapshot, now)
-            return None
-        demand.observe(cost, now)
-        return demand
+            return last.demand
+        return Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
 
     def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, now: float, kept: dict[str, bytes]) -> Outcome:
         """Take in what became of the spends of one call, and return it; None: it came too late to be of use.
 
         What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
+        for each in begun:
+            self._in_flight.pop(each.place, None)
         if now - begun[0].sent > self.patience and any(_is_late(each, now) for each in begun):
-            outcome = None
+            return None
         if isinstance(outcome, tuple):
             if len(outcome) != len(begun):
                 raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
@@ -149,13 +140,10 @@ class Spending(Generic[E]):
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
                 if all_charged:
-                    if self._in_flight.get(each.place) is each.me:
-                        del self._in_flight[each.place]
                     self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch)
+                    if each.snapshot is not None:
+                        self._dormant.take(each.place)  # the new one may come to another shelf
                     kept[each.place] = each.packed(now)
-            if all_charged:
-                return outcome
-        self.end(begun)
         return outcome
 
     def wakes_late(self, begun: Sequence[KeySpend], outcome: Outcome) -> bool:
@@ -179,13 +167,9 @@ class Spending(Generic[E]):
         return self._dormant.keep(kept, now, now, len(used))
 
     def end(self, begun: Sequence[KeySpend]) -> None:
-        """Take note that nothing was charged, or that nobody knows: what was known of the keys is known on."""
+        """Take note that nobody waits for the answer any more."""
         for each in begun:
-            if self._in_flight.get(each.place) is each.me:
-                del self._in_flight[each.place]
-            if each.snapshot is not None and each.place not in self._entries:
-                now, newer = self._clock(), self._dormant.take(each.place)
-                self._dormant.put(each.place, newer or each.snapshot, now, len(self._entries))
+            self._in_flight.pop(each.place, None)
 
     def clear(self) -> None:
         """Take note that no answer is to come to any."""

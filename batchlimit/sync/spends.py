@@ -130,8 +130,6 @@ class Spends:
             if place.begun:
                 self._registry.finish(lambda: self._leave(place))
                 self._leave(place)
-                with not_reentered(self._lock):
-                    self._spending.end(place.begun)
             raise
         if place.woken is not None and self._clock() - place.begun[0].sent > self._spending.patience:
             with not_reentered(self._lock):
@@ -216,6 +214,7 @@ class Spends:
 
     def _leave(self, place: _Place) -> None:
         with not_reentered(self._lock):
+            self._spending.end(place.begun)
             self._waiting.pop(place, None)
             self._hand_on(place)
 

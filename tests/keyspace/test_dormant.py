@@ -32,7 +32,8 @@ def test_a_memo_comes_back_as_it_was_and_once(heard: float) -> None:
     rest, left = DormantKeys(10.0, 100), snapshot(1.0, heard=heard)
     rest.put("a", left, 1.0)
     assert len(rest) == 1
-    assert rest.take("b") is None
+    assert rest.take("b") is rest.look_up("b") is None
+    assert rest.look_up("a") == left
     assert rest.take("a") == left
     assert rest.take("a") is None
     assert len(rest) == 0

@@ -127,10 +127,8 @@ class Keys:
         return outcome, self.spending.keep(kept, self.clock())
 
     def known(self, key: str = "ann") -> KeySnapshot | None:
-        """What is known of a key; it stays known."""
-        if (found := self.dormant.take(key)) is not None:
-            self.dormant.put(key, found, self.clock())
-        return found
+        """What is known of a key."""
+        return self.dormant.look_up(key)
 
     def know(self, snapshot: KeySnapshot = KNOWN, key: str = "ann") -> None:
         self.dormant.put(key, snapshot, self.clock())
@@ -285,7 +283,7 @@ def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
         counted_at=spend.demand.at,
         last_want=3,
         epoch=7,
-        level=39,
+        level=39.75,
         active_instances=0,
         round_trip=0.002,
         heard=NOW + 0.004,
@@ -463,6 +461,24 @@ def test_a_spend_that_was_not_charged_counts_nothing_and_leaves_what_was_known(e
     assert keys.known("bob") is None
 
 
+def test_what_is_known_of_a_key_stays_known_while_it_is_asked() -> None:
+    """A second call must know, too, that the bucket is to be there."""
+    keys = Keys(fill="empty")
+    keys.know()
+    assert [keys.begun().message.fill for _ in range(2)] == [0.0, 0.0]
+    assert keys.known() == KNOWN
+
+
+def test_a_key_that_is_asked_again_later_is_known_once() -> None:
+    keys = Keys()
+    keys.know()
+    spend = keys.begun()
+    keys.clock.now += 2.6  # others become dormant on a newer shelf
+    keys.settle(keys.begun(key="bob"))
+    keys.settle(spend)
+    assert len(keys.dormant) == 2
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_what_another_spend_has_learnt_is_not_undone(end: str) -> None:
     keys = Keys()
@@ -547,16 +563,6 @@ def test_as_many_keys_are_known_as_there_may_be(most: int) -> None:
     refused = keys.begun(key="late")
     keys.settle(refused, level=0.0, wait=0.5)
     assert len(keys.dormant) == most
-
-
-def test_a_key_that_was_refused_is_known_on_in_what_room_those_in_use_leave() -> None:
-    keys = Keys(max_keys=2)
-    keys.know(key="late")
-    refused = keys.begun(key="late")
-    keys.know(key="another")
-    keys.entries["in use"] = "its entry"
-    keys.settle(refused, level=0.0, wait=0.5)
-    assert (keys.known("late"), keys.known("another")) == (KNOWN, None)
 
 
 def test_one_timer_comes_for_the_keys_of_a_shelf() -> None:
