@@ -126,36 +126,36 @@ class Spends:
         """Send in this turn of the loop if it can be, else by a task."""
         groups, looks = _groups(calls), self._spending.looks
         try:
-            is_sent = self._store.send_spend(groups, looks, partial(self._told, calls))
+            is_sent = self._store.send_spend(groups, looks, partial(self._told, calls, looks))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            self._told(calls, store_calls.uncounted(error))
+            self._told(calls, looks, store_calls.uncounted(error))
             return
         if not is_sent:
-            self._send_by_task(calls)
+            self._send_by_task(calls, looks)
 
-    def _send_by_task(self, calls: Sequence[Call]) -> None:
-        work = store_calls.outcome(self._store.spend, _groups(calls), self._spending.looks)
+    def _send_by_task(self, calls: Sequence[Call], looks: bool) -> None:
+        work = store_calls.outcome(self._store.spend, _groups(calls), looks)
         try:
             task = self._start(work)
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
-            self._told(calls, store_calls.uncounted(error))
+            self._told(calls, looks, store_calls.uncounted(error))
             return
-        task.add_done_callback(partial(self._done, calls))
+        task.add_done_callback(partial(self._done, calls, looks))
 
-    def _done(self, calls: Sequence[Call], task: "asyncio.Task[Any]") -> None:
+    def _done(self, calls: Sequence[Call], looks: bool, task: "asyncio.Task[Any]") -> None:
         reply = store_calls.CANCELLED if task.cancelled() or task.exception() is not None else task.result()
         if not isinstance(reply, StoreUnavailable) and not _answers(reply, calls):
             reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
-        self._told(calls, reply)
+        self._told(calls, looks, reply)
 
-    def _told(self, calls: Sequence[Call], reply: SpendReply | StoreUnavailable | None) -> None:
+    def _told(self, calls: Sequence[Call], looks: bool, reply: SpendReply | StoreUnavailable | None) -> None:
         if reply is None:
-            self._send_by_task(calls)
+            self._send_by_task(calls, looks)
         elif isinstance(reply, StoreUnavailable):
             self._store.spends_together &= reply.code != "CROSSSLOT"
             self._tell(zip(calls, repeat(of_each(reply, _groups(calls)))))
         else:
-            self._spending.hear(reply.rules)
+            self._spending.hear(reply.rules, looks)
             self._tell(zip(calls, reply.groups, strict=True))
 
     def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:

@@ -174,7 +174,7 @@ class SpendReply(NamedTuple):
     """What became of several groups of spends.
 
     Attributes:
-        rules: the revision of the overrides in the store; -1 if nobody looked.
+        rules: the revision of the overrides in the store; -1 if nobody looked, or it cannot be seen from the bucket.
         groups: of each group what became of its spends; None: a bucket is not plain, and `take` has to say what is
             there. A group is charged if all of its spends are.
 

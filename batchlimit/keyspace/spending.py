@@ -175,9 +175,9 @@ class Spending(Generic[E]):
         """Take note that no answer is to come to any."""
         self._in_flight.clear()
 
-    def hear(self, rules: int) -> None:
-        """Take in the revision of the overrides that an answer told; -1: it told none."""
-        if rules >= 0:
+    def hear(self, rules: int, looked: bool) -> None:
+        """Take in the revision of the overrides that an answer told if it was looked for; -1: it cannot be seen."""
+        if looked:
             self._rules.hear(rules, self._clock())
 
     def fetch(self, spend: KeySpend) -> Fetch:

@@ -183,14 +183,14 @@ class Spends:
     def _lead(self, place: _Place) -> None:
         """Ask for all whom it leads, settle what came of it, and wake them."""
         asked = (place, *place.others)
-        groups = [list(map(MESSAGE, each.begun)) for each in asked]
+        groups, looks = [list(map(MESSAGE, each.begun)) for each in asked], self._spending.looks
         try:
-            reply = self._store.spend(groups, self._spending.looks)
+            reply = self._store.spend(groups, looks)
         except StoreUnavailable as error:
             self._store.spends_together &= error.code != "CROSSSLOT"
             outcomes = [of_each(error, groups)] * len(groups)
         else:
-            self._spending.hear(reply.rules)
+            self._spending.hear(reply.rules, looks)
             outcomes = reply.groups
         with not_reentered(self._lock):
             idle_at = self._settle(asked, outcomes)

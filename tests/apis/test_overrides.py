@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from batchlimit import RateLimited, RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.base.steps import drive, run
 from batchlimit.batching import FixedBatch
-from batchlimit.bucket.messages import Ask, Grant
+from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.overrides.known import EVERY, UNTOLD
 from batchlimit.quota.overrides.override import Override
@@ -33,6 +34,9 @@ class Blind(MemoryStore):
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         return super().take(key, quota, ask)._replace(rules=UNTOLD)
 
+    def spend(self, groups: Groups, *, look: bool = False, within: float = math.inf) -> SpendReply:
+        return super().spend(groups)
+
 
 class Stage:
     """A limiter, an operator and a store in one process, whose clock stands still."""
@@ -41,6 +45,7 @@ class Stage:
         self.clock, self.store = clock, kind(clock)
         self.admin = Admin(self.store, who="ann")
         self.limiter: Any = api(self.store, quota, sizer=FixedBatch(1), clock=clock, idle_after=3600.0)
+        self.keys: Iterator[str] = repeat("another key")  # at which it asks
 
     def hear(self) -> None:
         """Have the limiter ask the store, until it knows what is there."""
@@ -67,7 +72,7 @@ class Stage:
         def asked() -> bool:
             if known._looking_until < self.clock.now:
                 self.clock.now += EVERY
-            self.limiter.try_acquire("another key")
+            self.limiter.try_acquire(next(self.keys))
             return fact()
 
         await_fact(asked, "the limiter heard of it")
@@ -290,8 +295,10 @@ def test_a_cost_above_a_lower_limit_is_refused_and_one_above_the_code_is_a_mista
         stage.limiter.try_acquire(KEY, 1001)
 
 
-def test_where_buckets_cannot_tell_a_limiter_looks_for_itself(api: Api, clock: Clock) -> None:
+@pytest.mark.parametrize("keys", [repeat("one"), map("{}".format, count())], ids=["one key", "a new key each time"])
+def test_where_buckets_cannot_tell_a_limiter_looks_for_itself(api: Api, clock: Clock, keys: Iterator[str]) -> None:
     stage = Stage(api, clock, kind=Blind)
+    stage.keys = keys
     for quota in ("20/s", "30/s"):
         stage.set("search:*", quota)
         stage.until(lambda quota=quota: f"{stage.limit}/s" == quota)  # type: ignore[misc]
@@ -323,13 +330,13 @@ def test_a_hash_that_has_gone_leaves_overrides_in_force(stage: Stage) -> None:
 
 
 def test_many_overrides_are_obeyed(stage: Stage) -> None:
-    count = depth(1_000, 9_998)
-    texts = {f"rule:user:{n}:*": '{"quota": "7/s"}' for n in range(count)}
+    many = depth(1_000, 9_998)
+    texts = {f"rule:user:{n}:*": '{"quota": "7/s"}' for n in range(many)}
     stage.store.rules._fields |= {"form": "1", "revision": "7"} | texts
     stage.store.rules.revision = 7
     stage.hear()
-    assert stage.limiter.decide(f"user:{count - 1}:x", 0).limit == 7
-    assert stage.limiter.decide(f"user:{count}:x", 0).limit == 1000
+    assert stage.limiter.decide(f"user:{many - 1}:x", 0).limit == 7
+    assert stage.limiter.decide(f"user:{many}:x", 0).limit == 1000
 
 
 def test_no_thread_is_left_that_reads(stage: Stage) -> None:

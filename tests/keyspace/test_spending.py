@@ -438,15 +438,16 @@ def test_a_call_that_is_gone_or_that_nobody_will_answer_is_not_in_flight() -> No
     assert (len(keys.spending), begun.place) == (0, "ann")
 
 
-def test_the_revision_of_the_overrides_is_asked_for_from_its_instant_on_and_also_none_is_heard_of() -> None:
+def test_the_revision_of_the_overrides_is_asked_for_from_its_instant_on_and_heard_of_where_it_was() -> None:
     keys, heard = Keys(), list[tuple[int, float]]()
     keys.spending._rules = rules = Heard(heard)
     for seconds, looks in (-0.001, False), (0.0, True), (0.001, True):
         keys.clock.now = rules.looks_at + seconds
         assert keys.spending.looks is looks
     for revision in (-1, 0, 3):
-        keys.spending.hear(revision)
-    assert heard == [(0, keys.clock.now), (3, keys.clock.now)]
+        keys.spending.hear(revision, looked=False)
+        keys.spending.hear(revision, looked=True)
+    assert heard == [(-1, keys.clock.now), (0, keys.clock.now), (3, keys.clock.now)]
 
 
 @pytest.mark.parametrize("end", ENDS)
