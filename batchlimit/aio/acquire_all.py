@@ -2,9 +2,7 @@
 
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
-from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.errors import RateLimited
 from batchlimit.keyspace.several import SeveralKeys
 from batchlimit.quota.key import Costs
 from batchlimit.reservoir.waiter import Refuse, Retired, half_of
@@ -18,23 +16,6 @@ class AsyncAcquireAll(SeveralKeys[WaitingTask]):
 
     def __init__(self, costs: Costs, registry: Registry, priority: int = 1) -> None:
         super().__init__(costs, registry, registry.entry, priority)
-
-    async def acquire(self, until: float) -> None:
-        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be in time."""
-        try:
-            short = await self._try(None, until)
-            while short is not None:
-                short = await self._try(short, until)
-        except RateLimited as refusal:
-            raise self._longest(refusal) from None
-
-    async def decide(self) -> dict[str, Decision]:
-        """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
-        try:
-            await self.acquire(NO_WAIT)
-        except RateLimited as refusal:
-            return {refusal.key: refusal.decision}
-        return self._decisions()
 
     async def _try(self, behind: str | None, until: float) -> str | None:
         """Take all keys, waiting first at the one that was short before; return the one that is short now."""

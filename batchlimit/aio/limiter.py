@@ -174,7 +174,7 @@ class AsyncRateLimiter(
             return
         told = await self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
-            await AsyncAcquireAll(costs, self._registry, priority).acquire(until)
+            await drive(AsyncAcquireAll(costs, self._registry, priority).acquire(until))
 
     async def decide_all(self, costs: Costs) -> dict[str, Decision]:
         registry = self._registry
@@ -185,7 +185,7 @@ class AsyncRateLimiter(
             return {key: await self._slow_path.decide(key, cost)}
         if (known := await self._slow_path.spend_cold(costs)) is not None:
             return known
-        return await AsyncAcquireAll(costs, self._registry).decide()
+        return await drive(AsyncAcquireAll(costs, self._registry).decide())
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         registry = self._registry

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from batchlimit.errors import LimiterClosed
@@ -25,6 +26,8 @@ class BaseRegistry:
     calls: Any
     """The `store_calls` of this API."""
     _keyspace: Keyspace[Any]
+    attempt: AbstractContextManager[object] = nullcontext()
+    """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
     def __init__(self, store: Any, rule: Rule | CodeFile, options: Options, clock: Callable[[], float]) -> None:
         """`rule` returns the quota of a key, or is the file that says it."""

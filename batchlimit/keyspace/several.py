@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import Steps
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited
 from batchlimit.quota.key import Costs, check_cost, check_costs, stored
 from batchlimit.reservoir.forecast import Prospect, longest_refusal
@@ -13,11 +15,17 @@ C = TypeVar("C", bound=Any)
 
 
 class SeveralKeys(Generic[C]):
-    """The costs of several keys, and the callers that stand in their queues for one call."""
+    """The costs of several keys, and the callers that stand in their queues for one call.
+
+    `acquire` and `decide` are steps that threads and tasks take alike, by a `_try` of their own.
+    """
+
+    _try: Callable[[str | None, float], Any]
+    """Takes all keys, waiting first at the one that was short before; returns the one that is short now."""
 
     def __init__(self, costs: Costs, registry: Any, find: Callable[[str], Any], priority: int) -> None:
         self._costs, self._priority = check_costs(costs), priority
-        self._find, self._clock = find, registry.clock
+        self._find, self._clock, self._attempt = find, registry.clock, registry.attempt
         registry.check_open()
         for key, cost in self._costs.items():
             check_cost(cost, registry.entry(key).reservoir.state.most, key)
@@ -25,6 +33,28 @@ class SeveralKeys(Generic[C]):
         self._charged: list[C] = []
         # Its number in each queue. Not by key: a key entry may retire, and the queue of the next one counts anew.
         self._places: dict[Any, int] = {}
+
+    def acquire(self, until: float) -> Steps[None]:
+        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be in time."""
+        short: str | None = None
+        try:
+            while True:
+                with self._attempt:
+                    short = yield self._try(short, until)
+                if short is None:
+                    return
+        except RateLimited as refusal:
+            found = {key: self._find(key) for key in self._costs}
+            raise longest_refusal(refusal, found, self._costs, self._clock()) from None
+
+    def decide(self) -> Steps[dict[str, Decision]]:
+        """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
+        try:
+            yield from self.acquire(NO_WAIT)
+        except RateLimited as refusal:
+            return {refusal.key: refusal.decision}
+        results, now = {caller.entry.key: caller.told() for caller in self._charged}, self._clock()
+        return {key: results[stored(key)].decision(now) for key in self._costs}
 
     def _prospects(self, behind: str | None) -> dict[str, Prospect]:
         """First the keys that memory refuses, then those that it admits; those for which the store is asked come last.
@@ -45,14 +75,3 @@ class SeveralKeys(Generic[C]):
             caller.confirm()
         self._charged, self._held = self._held, []
         return None
-
-    def _decisions(self) -> dict[str, Decision]:
-        """Return the Decision on each key, once all are charged."""
-        results = {caller.entry.key: caller.told() for caller in self._charged}
-        now = self._clock()
-        return {key: results[stored(key)].decision(now) for key in self._costs}
-
-    def _longest(self, refusal: RateLimited) -> RateLimited:
-        """Return the refusal of the call, by the key that memory refuses for longest."""
-        found = {key: self._find(key) for key in self._costs}
-        return longest_refusal(refusal, found, self._costs, self._clock())

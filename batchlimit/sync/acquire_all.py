@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from batchlimit.base.blocking import warn_in_loop
-from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.keyspace.several import SeveralKeys
@@ -27,28 +26,8 @@ class AcquireAll(SeveralKeys[WaitingThread]):
 
     def __init__(self, costs: Costs, registry: Registry, priority: int = 1) -> None:
         super().__init__(costs, registry, registry.live_entry, priority)
-        self._store, self._finish, self._attempt = registry.store, registry.finish, registry.attempt
+        self._store, self._finish = registry.store, registry.finish
         self._begun: dict[str, WaitingThread] = {}  # asked for together
-
-    def acquire(self, until: float) -> None:
-        """Wait until all are charged; RateLimited, by the key that takes longest, as soon as that cannot be in time."""
-        short: str | None = None
-        try:
-            while True:
-                with self._attempt:
-                    short = self._try(short, until)
-                if short is None:
-                    return
-        except RateLimited as refusal:
-            raise self._longest(refusal) from None
-
-    def decide(self) -> dict[str, Decision]:
-        """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
-        try:
-            self.acquire(NO_WAIT)
-        except RateLimited as refusal:
-            return {refusal.key: refusal.decision}
-        return self._decisions()
 
     def _try(self, behind: str | None, until: float) -> str | None:
         """Take all keys, or leave all queues; return the one that is short."""

@@ -173,7 +173,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             return
         told = self._slow_path.spend_cold(costs)
         if told is None or not all(told.values()):
-            AcquireAll(costs, self._registry, priority).acquire(until)
+            run(AcquireAll(costs, self._registry, priority).acquire(until))
 
     def decide_all(self, costs: Costs) -> dict[str, Decision]:
         if (known := self._registry.memory.decide(costs)) is not None:
@@ -183,7 +183,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             return {key: self._slow_path.decide(key, cost)}
         if (known := self._slow_path.spend_cold(costs)) is not None:
             return known
-        return AcquireAll(costs, self._registry).decide()
+        return run(AcquireAll(costs, self._registry).decide())
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         return self._registry.memory.take_leased(costs)

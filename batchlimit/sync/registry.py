@@ -3,7 +3,6 @@
 import atexit
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from os import getpid
 
@@ -43,8 +42,6 @@ class Registry(BaseRegistry):
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]
-    attempt: AbstractContextManager[object] = nullcontext()
-    """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
 
     def __init__(self, store: Store, rule: Rule | CodeFile, options: Options, clock: Callable[[], float]) -> None:
         super().__init__(store, rule, options, clock)
