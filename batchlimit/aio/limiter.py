@@ -18,9 +18,9 @@ from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import Costs, NeverFits, check_key, check_priority
+from batchlimit.quota.key import Costs, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.estimate import OnError, estimated, unfit
+from batchlimit.reservoir.estimate import OnError, estimated, fitting
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
@@ -199,11 +199,5 @@ class AsyncRateLimiter(
 
     async def _reserve(self, costs: dict[str, int], timeout: float | None, priority: int) -> None:
         """Charge all keys, or none."""
-        entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
-        try:
-            if len(costs) == 1:
-                await self.acquire(*next(iter(costs.items())), timeout=timeout, priority=priority)
-            else:
-                await self.acquire_all(costs, timeout=timeout, priority=priority)
-        except NeverFits as never:
-            raise unfit(never, entries[never.key].reservoir.forecast, self._clock()) from None
+        with fitting(self._registry, costs):
+            await self.acquire_all(costs, timeout=timeout, priority=priority)

@@ -1,7 +1,8 @@
 """A charge that was estimated, and is settled once its cost is known."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 from batchlimit.base.redaction import shown
@@ -11,7 +12,6 @@ from batchlimit.errors import BatchLimitError, Unfit
 from batchlimit.events import log_event, named
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.key import NeverFits, check_costs, check_key
-from batchlimit.reservoir.forecast import Forecast
 
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
@@ -86,6 +86,12 @@ def estimated(key: object, cost: object, on_error: OnError) -> dict[str, Any]:
     return check_costs(key)
 
 
-def unfit(never: NeverFits, forecast: Forecast, now: float) -> Unfit:
-    """Return what to answer where an estimate is above the burst of its key."""
-    return Unfit(never.key, never.cost, never.largest, forecast.told(math.inf, "denied", now))
+@contextmanager
+def fitting(registry: Any, costs: dict[str, int]) -> Iterator[None]:
+    """Have a charge, which is the block, raise Unfit where an estimate is above the burst of its key."""
+    entries = {key: registry.entry(key) for key in costs}  # what is settled for less stays there
+    try:
+        yield
+    except NeverFits as never:
+        told = entries[never.key].reservoir.forecast.told(math.inf, "denied", registry.clock())
+        raise Unfit(never.key, never.cost, never.largest, told) from None

@@ -10,9 +10,9 @@ from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import Costs, NeverFits, check_key, check_priority
+from batchlimit.quota.key import Costs, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
-from batchlimit.reservoir.estimate import OnError, estimated, unfit
+from batchlimit.reservoir.estimate import OnError, estimated, fitting
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
@@ -154,7 +154,8 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         on_error: OnError = "keep",
     ) -> Reservation | JointReservation:
         costs = estimated(key, cost, on_error)
-        self._charge(costs, timeout, priority)
+        with fitting(self._registry, costs):
+            self.acquire_all(costs, timeout=timeout, priority=priority)
         return (JointReservation if cost is None else Reservation)(costs, on_error, self._slow_path.adjust)
 
     def bucket(self, key: str) -> KeyHandle:
@@ -193,14 +194,3 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
 
     def close(self) -> None:
         self._registry.close()
-
-    def _charge(self, costs: dict[str, int], timeout: float | None, priority: int) -> None:
-        """Charge all keys, or none."""
-        entries = {key: self._registry.entry(key) for key in costs}  # what is settled for less stays there
-        try:
-            if len(costs) == 1:
-                self.acquire(*next(iter(costs.items())), timeout=timeout, priority=priority)
-            else:
-                self.acquire_all(costs, timeout=timeout, priority=priority)
-        except NeverFits as never:
-            raise unfit(never, entries[never.key].reservoir.forecast, self._clock()) from None
