@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.guard import MANY
 
@@ -74,10 +74,7 @@ class WaitingTask:
         if self.entry.reservoir.admission.confirm(self.waiter):
             self.entry.changed()
 
-    def told(self) -> AdmissionResult:
-        """Return the result of a caller that has its verdict."""
-        assert isinstance(self.waiter.verdict, Admit | Refuse)
-        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir.forecast)
+    told = result_of
 
     async def result(self) -> AdmissionResult | None:
         """Wait for the verdict, and spend what was given; None: the key entry has retired."""

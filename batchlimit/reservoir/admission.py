@@ -1,7 +1,7 @@
 """Admission: which callers are served, refused or wait, and the verdict on each."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from batchlimit.base.decision import Decision, Source
 from batchlimit.base.waiting import NO_WAIT
@@ -236,3 +236,10 @@ class AdmissionResult(NamedTuple):
         if self.asked:
             return "store"
         return "local" if self.admitted else "denied"
+
+
+def result_of(caller: Any) -> AdmissionResult:
+    """Return the result of a caller that has its verdict."""
+    waiter: Waiter = caller.waiter
+    assert isinstance(waiter.verdict, Admit | Refuse)
+    return AdmissionResult(waiter.verdict, caller.waited, waiter.asked > 0, caller.entry.reservoir.forecast)

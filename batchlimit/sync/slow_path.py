@@ -42,7 +42,7 @@ class SlowPath:
             check_cost(cost, entry.reservoir.state.most, key)
             if entry.take(cost) != NO_WAIT:
                 return
-            result = await WaitingCoroutine(entry, cost, until, priority).wait()
+            result = await WaitingCoroutine(entry, cost, until, priority).awaited()
         if not result.admitted:
             raise result.refusal(key, self._clock())
 

@@ -1,13 +1,14 @@
 """A caller in the queue of a key: one thread, or one coroutine, which does not block its event loop."""
 
 import asyncio
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from batchlimit.base.blocking import AMID, warn_in_loop
 from batchlimit.base.forks import beginnings
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.base.waking import Event
-from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import key_entry
 from batchlimit.sync.key_entry import AWAKE, KeyEntry
@@ -20,14 +21,14 @@ class WaitingThread:
     is confirmed, or leaves, after its verdict.
     """
 
-    __slots__ = ("_asked", "_event", "_since", "entry", "waited", "waiter")
+    __slots__ = ("_asked", "_event", "_result", "_since", "entry", "waited", "waiter")
 
     def __init__(
         self, entry: KeyEntry, cost: int, deadline: float, *, tentative: bool = False, priority: int = 1
     ) -> None:
         """`deadline`: until when (s, by the clock) it waits for tokens; NO_WAIT: it takes the first answer."""
         self.entry = entry
-        self._event: Event | None = None  # from its first sleep on
+        self._event: Any = None  # from its first sleep on
         self.waiter = Waiter(cost, deadline, AWAKE, tentative=tentative, priority=priority)
         self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
@@ -61,8 +62,14 @@ class WaitingThread:
 
     def result(self, step: Step | None = None) -> AdmissionResult | None:
         """Wait for the verdict of a caller that is in the queue; as `wait`. The first `step` may be known."""
+        for _ in self._settle(step):  # done by now, where a coroutine awaits it
+            pass
+        return self._result
+
+    def _settle(self, step: Step | None) -> Iterator[Any]:
+        """Go on until there is a result; raises what went wrong."""
         try:
-            verdict = self._verdict(step)
+            verdict = yield from self._verdict(step)
         finally:
             if self.waited and self._since != NO_WAIT:
                 self.entry.reservoir.state.waits.add(self.entry.clock() - self._since)
@@ -70,12 +77,9 @@ class WaitingThread:
             self._event.over()
         if isinstance(verdict, Fail):
             raise verdict.to_raise(self.entry.key)
-        return None if isinstance(verdict, Retired) else self.told()
+        self._result = None if isinstance(verdict, Retired) else self.told()
 
-    def told(self) -> AdmissionResult:
-        """Return the result of a caller that has its verdict."""
-        assert isinstance(self.waiter.verdict, Admit | Refuse)
-        return AdmissionResult(self.waiter.verdict, self.waited, self.waiter.asked > 0, self.entry.reservoir.forecast)
+    told = result_of
 
     def confirm(self) -> None:
         """Spend what a tentative caller was given."""
@@ -87,7 +91,7 @@ class WaitingThread:
             self._event.over()
         self.entry.locked(lambda: self.entry.reservoir.leave(self.waiter, self.entry.clock()))
 
-    def _verdict(self, step: Step | None) -> Verdict:
+    def _verdict(self, step: Step | None) -> Generator[Any, None, Verdict]:
         """Do one step after the other, the first of which may be known, until there is a verdict."""
         while True:
             # A grant has served it, and it needs no step; but a server that was interrupted leaves it in the queue.
@@ -101,10 +105,10 @@ class WaitingThread:
                 case Refuse() | Fail() | Retired() as verdict:
                     return verdict
                 case Wait(seconds):
-                    self._sleep(seconds)
+                    yield self._sleep(seconds)
                 case Fetch() as fetch:
                     self.waited = self._asked = True
-                    key_entry.fetch(self.entry, fetch)
+                    yield self._fetch(fetch)
             step = None
 
     def _join(self) -> Step:
@@ -118,74 +122,56 @@ class WaitingThread:
             self._event = self.waiter.event = self.entry.thread_event()
         return step
 
-    def _sleep(self, seconds: float | None) -> None:
+    def _fetch(self, fetch: Fetch) -> Any:
+        key_entry.fetch(self.entry, fetch)
+
+    def _sleep(self, seconds: float | None) -> Any:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
             self.entry.watch(self.entry)  # its caller may have been interrupted, and the thread that ends it not begun
             raise RuntimeError(AMID)
-        assert self._event is not None
         self.waited = True
-        self._event.wait(seconds)
+        return self._event.wait(seconds)
 
 
-class WaitingCoroutine:
-    """A coroutine that waits at a threaded limiter: in the same queue as the threads. See WaitingThread.
+class WaitingCoroutine(WaitingThread):
+    """A coroutine that waits at a threaded limiter: in the same queue as the threads, and by the same steps.
 
     It asks the store in a thread of its own, so its event loop is not blocked.
     """
 
+    __slots__ = ()
+
     def __init__(self, entry: KeyEntry, cost: int, deadline: float, priority: int) -> None:
-        self._entry, self._event = entry, entry.task_event()
-        # It may be cancelled before it wakes.
-        self._waiter = Waiter(cost, deadline, self._event, tentative=True, priority=priority)
+        super().__init__(
+            entry, cost, deadline, tentative=True, priority=priority
+        )  # it may be cancelled before it wakes
+        self._event = self.waiter.event = entry.task_event()
+        self.waited = True
 
-    async def wait(self) -> AdmissionResult | None:
-        """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
-        reservoir, since = self._entry.reservoir, self._entry.clock()
+    async def awaited(self) -> AdmissionResult | None:
+        """Join the queue and wait for the verdict, as `wait`; then spend what was given."""
         try:
-            verdict = await self._verdict()
-            self._entry.locked(lambda: reservoir.admission.confirm(self._waiter))
+            for step in self._settle(self.entry.locked(self._join)):
+                await step
+            self.confirm()
         except BaseException:
-            self._entry.locked(lambda: reservoir.leave(self._waiter, self._entry.clock()))
+            self.leave()
             raise
-        finally:
-            if self._waiter.deadline != NO_WAIT:
-                reservoir.state.waits.add(self._entry.clock() - since)
-            self._event.over()
-        return None if verdict is None else AdmissionResult(verdict, True, self._waiter.asked > 0, reservoir.forecast)
+        return self._result
 
-    async def _verdict(self) -> Admit | Refuse | None:
-        step: Step | None = self._entry.locked(lambda: self._entry.join(self._waiter) or self._look())
-        while True:
-            match step or self._entry.locked(self._look):
-                case Admit(before) as verdict:
-                    if self._entry.clock() < before:
-                        return verdict
-                case Refuse() as verdict:
-                    return verdict
-                case Fail() as verdict:
-                    raise verdict.to_raise(self._entry.key)
-                case Retired():
-                    return None
-                case Wait(seconds):
-                    await self._event.wait(seconds)
-                case Fetch() as fetch:
-                    await self._fetch(fetch)
-            self._event.clear()  # before the look, so that whatever happens after it is not missed
-            step = None
-
-    def _look(self) -> Step:
-        """Requires the lock."""
-        return self._entry.reservoir.step(self._waiter, self._entry.clock())
+    async def _sleep(self, seconds: float | None) -> None:
+        await self._event.wait(seconds)
+        self._event.clear()  # before the look, so that whatever happens after it is not missed
 
     async def _fetch(self, fetch: Fetch) -> None:
         """Ask in a thread, which reports whether or not the task still waits for it."""
-        self._waiter.request = None  # the thread's own from here on: the caller may leave
-        self._entry.sender.thread = 0
+        self.waiter.request = None  # the thread's own from here on: the caller may leave
+        self.entry.sender.thread = 0
         try:
-            asking = _threads.submit(key_entry.fetch, self._entry, fetch)
+            asking = _threads.submit(key_entry.fetch, self.entry, fetch)
         except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
             _renew_threads()
-            key_entry.lose(self._entry, fetch)
+            key_entry.lose(self.entry, fetch)
             raise
         await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a thread is not cancelled
 
