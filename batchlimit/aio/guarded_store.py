@@ -12,11 +12,11 @@ from tenacity import AsyncRetrying
 
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
-from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.deadline import WATCH
 from batchlimit.stores.guard import Guard
-from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, unavailable
+from batchlimit.stores.outage import Breaker, Outages, Probe
 from batchlimit.stores.protocols import AsyncSender, AsyncStore, Sent
 
 T = TypeVar("T")
@@ -155,16 +155,6 @@ class GuardedStore(Guard):
         self._answered(part)
         return result
 
-    def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
-        """Count the error of a call; return it as StoreUnavailable."""
-        found = addressed(error if isinstance(error, StoreUnavailable) else unavailable(error), self.address)
-        if isinstance(found, BucketUnavailable):
-            self._answered(part)
-            self._outages.unserved(key, found)
-        else:
-            self._failed(part, key, found)
-        return found
-
     async def _bounded(self, breaker: Breaker, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         seconds, connecting = self.deadline, self._to_connect()
         if not self._remote.is_prompt:  # it does not tell which is which
@@ -177,13 +167,8 @@ class GuardedStore(Guard):
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         before = self._outages.breakers[part].error
-        if self._is_stopped:  # it tells of our end
-            return
-        if before is not None and error.__cause__ is not None and before.__cause__ is error.__cause__:
-            return  # many calls were on one connection: that it ended is one failure
-        if self._outages.failed(part, error):
-            self._stands_in(part, key)
-            log_unreachable(self.address, part, error)
+        if before is None or error.__cause__ is None or before.__cause__ is not error.__cause__:
+            super()._failed(part, key, error)  # else many calls were on one connection: that it ended is one failure
 
     def _stands_in(self, part: str, key: str) -> bool:
         """Start a prober if there is none: the one before may have been cancelled with all other tasks.

@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack, Groups
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.optional import AsyncSpender, Spender, no_pauses
-from batchlimit.stores.outage import Outages, too_late
+from batchlimit.stores.outage import Outages, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import AsyncRemote, Remote
 
 TO_CONNECT = 5
@@ -32,12 +32,14 @@ class Guard:
     call: Callable[..., Any]
     """Calls a function of the store for a key."""
     _outages: Outages
+    _stands_in: Callable[[str, str], bool]
+    """Starts a prober of a part if there is none; True: none can be started, and the caller has to ask instead."""
+    _has_answered = _is_stopped = False
 
     def __init__(self, store: Any, deadline: float) -> None:
         self._store, self._connecting = store, 1.0
         self.deadline = deadline  # how long (s) an answer may take
         self.brief = deadline * _PART  # the longest (s) that a caller waits at the refill gate for another's fetch
-        self._has_answered = False
         # Which protocols it keeps is looked at once: to look takes 10 us.
         self._remote: Any = store if isinstance(store, Remote | AsyncRemote) else _Whole(store)
         self._spender: Any = store if isinstance(store, Spender | AsyncSpender) else None
@@ -93,6 +95,21 @@ class Guard:
     def _to_connect(self) -> float:
         """Return how long a call may wait for a connection, on top of its deadline (s)."""
         return min(self._connecting, TO_CONNECT * self.deadline) if self._has_answered else self._connecting
+
+    def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
+        """Count the error of a call; return it as StoreUnavailable."""
+        found = addressed(error if isinstance(error, StoreUnavailable) else unavailable(error), self.address)
+        if isinstance(found, BucketUnavailable):
+            self._answered(part)
+            self._outages.unserved(key, found)
+        else:
+            self._failed(part, key, found)
+        return found
+
+    def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
+        if not self._is_stopped and self._outages.failed(part, error):  # else it tells of our end
+            self._stands_in(part, key)
+            log_unreachable(self.address, part, error)
 
     def _answered(self, part: str) -> None:
         self._has_answered = True

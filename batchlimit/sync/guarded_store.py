@@ -11,11 +11,11 @@ from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.deadline import CALL, NeedsConnection
 from batchlimit.stores.guard import Guard
-from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, unavailable
+from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, unavailable
 from batchlimit.stores.protocols import Pipelined, Store
 from batchlimit.sync.daemon_pool import DaemonPool
 
@@ -39,7 +39,7 @@ class GuardedStore(Guard):
         self._begin()
 
     def _begin(self) -> None:
-        self._has_answered = False
+        self._has_answered = self._is_stopped = False
         self._pool, self._scouts = DaemonPool(), DaemonPool()
         self._lock = own_lock()  # held to change the circuit breakers, and to start a prober
         self._outages = Outages(lambda: self.address, lambda: not_reentered(self._lock))
@@ -63,6 +63,7 @@ class GuardedStore(Guard):
 
     def stop(self) -> None:
         """Have all threads end."""
+        self._is_stopped = True
         self._stopped.set()
         self._pool.stop()
         self._scouts.stop()
@@ -76,12 +77,8 @@ class GuardedStore(Guard):
         began = time.monotonic()
         try:
             result = self._bounded(breaker, began, work, *args)
-        except BucketUnavailable as error:
-            self._answered(part)
-            self._outages.unserved(key, addressed(error, self.address))
-            raise
         except StoreUnavailable as error:
-            self._failed(part, key, addressed(error, self.address))
+            self._counted(part, key, error)
             raise
         finally:
             self._outages.took(time.monotonic() - began)
@@ -104,11 +101,6 @@ class GuardedStore(Guard):
             return self._pool.run(partial(_told, work, *args), self.deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:
             raise self.late(self.deadline) from error
-
-    def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        if not self._stopped.is_set() and self._outages.failed(part, error):
-            self._stands_in(part, key)
-            log_unreachable(self.address, part, error)
 
     def _stands_in(self, part: str, key: str) -> bool:
         """Start a prober if there is none: the thread that had to start one may have been interrupted.
