@@ -6,23 +6,20 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import redis
 import redis.asyncio
 
 from batchlimit.base import steps
-from batchlimit.base.redaction import shown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import BaseRedisStore, first
-from batchlimit.stores.client import factory, scripts
-from batchlimit.stores.client.address import Address
+from batchlimit.stores.client import scripts
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport, AsyncTransport
 from batchlimit.stores.client.deadline import WatchPaused
 from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
-from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.sentinel import AsyncSentinelTransport
 from batchlimit.stores.client.transport import AsyncServerTransport
@@ -30,6 +27,7 @@ from batchlimit.stores.outage import too_late
 from batchlimit.stores.protocols import Sent
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _CONNECTIONS = 64
 """The most connections of the store's own client, unless it has a MultiplexedConnection. redis-py would open one for
 each call at once. Its pool with a bound waits by an async generator, which fails when the event loop ends and the last
@@ -51,8 +49,10 @@ class AsyncRedisStore(BaseRedisStore):
     """
 
     _transport: AsyncTransport
-    _of_cluster, _follow = AsyncClusterTransport, staticmethod(steps.drive)
-    _api: ClassVar[Any] = redis.asyncio
+    _of_server, _of_sentinels, _of_cluster = AsyncServerTransport, AsyncSentinelTransport, AsyncClusterTransport
+    _own, _checked = AsyncDirectTransport, AsyncServerTransport  # only redis-py makes health checks, within its calls
+    _api, _follow = redis.asyncio, staticmethod(steps.drive)
+    _is_prompt_at = staticmethod(lambda address: not address.topology)
 
     def __init__(
         self, client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport", *, prefix: str = "batchlimit"
@@ -63,27 +63,11 @@ class AsyncRedisStore(BaseRedisStore):
             client: a redis.asyncio.Redis, also one that a Sentinel made, or a redis.asyncio.RedisCluster.
             prefix: as of RedisStore (default "batchlimit").
         """
-        super().__init__(_transport_of(client), prefix=prefix)
+        super().__init__(client, prefix=prefix)
 
     def _use(self, transport: AsyncTransport) -> None:
         self._transport = transport
         self._free = asyncio.Semaphore(_CONNECTIONS)  # calls that may begin
-
-    @staticmethod
-    def _connected(address: Address, limits: factory.Timeouts) -> AsyncTransport:
-        match address.topology:
-            case "cluster":
-                return AsyncClusterTransport(partial(factory.cluster_client, redis.asyncio, address, limits))
-            case "sentinel":
-                return AsyncSentinelTransport(factory.sentinel_client(redis.asyncio, address, limits))
-            case _:
-                # Only redis-py makes health checks, within its own calls.
-                kind = AsyncServerTransport if address.options.get("health_check_interval") else AsyncDirectTransport
-                return kind(factory.server_client(redis.asyncio, address, limits))
-
-    @staticmethod
-    def _is_prompt_at(address: Address) -> bool:
-        return not address.topology
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         """See Store.take."""
@@ -124,7 +108,7 @@ class AsyncRedisStore(BaseRedisStore):
         """See Spender.spend."""
         transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
         call = self._spending.call(groups, look, within, server)
-        return self._spending.read(await self._talk(transport, lambda: transport.run(*call)), groups, server, sent)
+        return self._spending.read(await self._talk(transport, transport.run, *call), groups, server, sent)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
         """See Store.give_back."""
@@ -157,11 +141,7 @@ class AsyncRedisStore(BaseRedisStore):
 
     async def _run(self, name: str, bucket: str, arguments: Sequence[str | bytes], read: Callable[[Any], T]) -> T:
         transport = self._transport
-        return read(await self._talk(transport, lambda: transport.run(name, (bucket,), arguments)))
-
-    async def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
-        transport = self._transport
-        return await self._talk(transport, lambda: transport.ask(key, *commands))
+        return read(await self._talk(transport, transport.run, name, (bucket,), arguments))
 
     async def _occupied(self) -> asyncio.Semaphore:
         """Wait until a call may begin, and return the semaphore that it releases at its end."""
@@ -177,15 +157,15 @@ class AsyncRedisStore(BaseRedisStore):
                 raise TimeoutError(f"none of {_CONNECTIONS} connections was free for {seconds} s") from None
         return free
 
-    async def _talk(self, transport: AsyncTransport, work: Callable[[], Awaitable[Sequence[Any]]]) -> Sequence[Any]:
+    async def _talk(self, transport: AsyncTransport, run: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         handled = sys.exception()
         try:
             # The caller's client bounds its own connections; an AsyncDirectTransport has one.
             if self._connect is None or isinstance(transport, AsyncDirectTransport):
-                return await work()
+                return await run(*args)
             free = await self._occupied()
             try:
-                return await work()
+                return await run(*args)
             finally:
                 free.release()
         except FAILURES as error:
@@ -195,12 +175,3 @@ class AsyncRedisStore(BaseRedisStore):
         except BaseException as error:  # such as a cancellation
             untraced(error, handled)
             raise
-
-
-def _transport_of(client: "redis.asyncio.Redis | redis.asyncio.RedisCluster | AsyncTransport") -> AsyncTransport:
-    kinds, is_pipeline = redis.asyncio.Redis | redis.asyncio.RedisCluster, hasattr(client, "command_stack")
-    if is_pipeline or not (isinstance(client, kinds) or hasattr(client, "run")):
-        raise TypeError(f"client must be a redis.asyncio.Redis or redis.asyncio.RedisCluster, not {shown(client)}")
-    if isinstance(client, redis.asyncio.RedisCluster):
-        return AsyncClusterTransport(lambda: client)
-    return AsyncServerTransport(client) if isinstance(client, redis.asyncio.Redis) else client

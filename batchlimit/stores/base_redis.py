@@ -17,7 +17,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory, scripts
 from batchlimit.stores.client.address import OWN, Address, look, sure
 from batchlimit.stores.client.diagnosis import ELSEWHERE, code_of
-from batchlimit.stores.client.rulebook import RedisRules, rules_name
+from batchlimit.stores.client.rulebook import Command, RedisRules, rules_name
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.transport import Subscription
 from batchlimit.stores.guard import TO_CONNECT
@@ -40,14 +40,19 @@ class BaseRedisStore(Unique):
     spends_together: bool
     """See Spender."""
     _transport: Any
+    _of_server: ClassVar[Any]
+    _of_sentinels: ClassVar[Any]
     _of_cluster: ClassVar[Any]
-    _api: ClassVar[Any]
+    """The transports of a client."""
+    _own: Any
+    _checked: Any
+    """Those of a client of the store's own to one server, and to one whose connections it checks."""
+    _api: Any
     """redis, or redis.asyncio."""
-    _connected: ClassVar[Any]
-    """Returns a transport to an address."""
     _is_prompt_at: ClassVar[Any]
-    _ask: Callable[..., Any]
     _run: Callable[..., Any]
+    _talk: Callable[..., Any]
+    """Calls or awaits a function of a transport, with these arguments."""
     _follow: ClassVar[Any]
     """Calls or awaits steps."""
 
@@ -56,8 +61,8 @@ class BaseRedisStore(Unique):
         self._connect: Callable[[], Any] | None = None  # None: the client is the caller's
         self._inherited: object = None
         self._connect_timeout, self.is_prompt = 0.0, False
-        self._use(client)
-        self.is_cluster = isinstance(client, self._of_cluster)
+        self._use(self._transport_of(client))
+        self.is_cluster = isinstance(self._transport, self._of_cluster)
         # In a cluster they are at another node than most buckets, and no script can read them.
         self._seen = () if self.is_cluster else (rules_name(prefix),)
         self.spends_together = not self.is_cluster
@@ -106,6 +111,31 @@ class BaseRedisStore(Unique):
         factory.check_options(cls._api, address)
         return partial(cls._connected, address, factory.timeouts(connect_timeout, deadline))
 
+    @classmethod
+    def _connected(cls, address: Address, limits: factory.Timeouts) -> Any:
+        """Return a transport to an address."""
+        api = cls._api
+        match address.topology:
+            case "cluster":
+                return cls._of_cluster(partial(factory.cluster_client, api, address, limits), str(address))
+            case "sentinel":
+                return cls._of_sentinels(factory.sentinel_client(api, address, limits))
+            case _:
+                kind = cls._checked if address.options.get("health_check_interval") else cls._own
+                return kind(factory.server_client(api, address, limits))
+
+    @classmethod
+    def _transport_of(cls, client: Any) -> Any:
+        """Return the transport of a caller's client; a transport is one already."""
+        api = cls._api
+        is_pipeline = hasattr(client, "command_stack")  # a subclass of its client's, that answers nothing by itself
+        if is_pipeline or not (isinstance(client, api.Redis | api.RedisCluster) or hasattr(client, "run")):
+            name = api.__name__
+            raise TypeError(f"client must be a {name}.Redis or {name}.RedisCluster, not {shown(client)}")
+        if isinstance(client, api.RedisCluster):
+            return cls._of_cluster(lambda: client)
+        return cls._of_server(client) if isinstance(client, api.Redis) else client
+
     def _owning(self, connect: Callable[[], Any], address: Address, connect_timeout: float, deadline: float) -> Self:
         """From now on replace and close the client."""
         self._connect, self.is_prompt = connect, self._is_prompt_at(address)
@@ -138,6 +168,10 @@ class BaseRedisStore(Unique):
     def part(self, key: str) -> str:
         """See Remote.part."""
         return self._transport.part(bucket_name(self._prefix, key)) if self.is_cluster else ""
+
+    def _ask(self, key: str, *commands: Command) -> Any:
+        transport = self._transport
+        return self._talk(transport, transport.ask, key, *commands)
 
     def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
         """Return, or await, what the script of a take replies."""

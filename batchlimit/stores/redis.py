@@ -4,23 +4,19 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, ClassVar, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import redis
 
 from batchlimit.base import steps
-from batchlimit.base.redaction import shown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.base_redis import BaseRedisStore, RedisSlots, first
 from batchlimit.stores.client import factory, scripts
-from batchlimit.stores.client.address import Address, client_address
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
 from batchlimit.stores.client.diagnosis import FAILURES, failure, untraced
-from batchlimit.stores.client.rulebook import Command
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.client.sentinel import SentinelTransport
 from batchlimit.stores.client.transport import Calls, DirectTransport, ServerTransport
@@ -44,8 +40,9 @@ class RedisStore(BaseRedisStore):
     """
 
     _transport: Transport
-    _of_cluster, _follow = ClusterTransport, staticmethod(steps.run)
-    _api: ClassVar[Any] = redis
+    _of_server, _of_sentinels, _of_cluster = ServerTransport, SentinelTransport, ClusterTransport
+    _own = _checked = DirectTransport
+    _api, _follow = redis, staticmethod(steps.run)
     _is_prompt_at = staticmethod(factory.is_prompt)
 
     def __init__(self, client: "redis.Redis | redis.RedisCluster | Transport", *, prefix: str = "batchlimit") -> None:
@@ -58,17 +55,7 @@ class RedisStore(BaseRedisStore):
         Raises:
             ValueError: the prefix is empty, or contains a brace or white space.
         """
-        super().__init__(_transport_of(client), prefix=prefix)
-
-    @staticmethod
-    def _connected(address: Address, limits: factory.Timeouts) -> Transport:
-        match address.topology:
-            case "cluster":
-                return ClusterTransport(str(address), partial(factory.cluster_client, redis, address, limits))
-            case "sentinel":
-                return SentinelTransport(factory.sentinel_client(redis, address, limits))
-            case _:
-                return DirectTransport(factory.server_client(redis, address, limits))
+        super().__init__(client, prefix=prefix)
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
         """Return the servers that have buckets, each with its address and a client: for people who look at them."""
@@ -146,10 +133,6 @@ class RedisStore(BaseRedisStore):
         transport = self._transport
         return read(self._talk(transport, transport.run, name, (bucket,), arguments))
 
-    def _ask(self, key: str, *commands: Command) -> Sequence[Any]:
-        transport = self._transport
-        return self._talk(transport, transport.ask, key, *commands)
-
     def _talk(self, transport: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
         handled = sys.exception()
         try:
@@ -171,16 +154,6 @@ class RedisStore(BaseRedisStore):
             return take(*args)
         except StoreUnavailable as error:
             return error
-
-
-def _transport_of(client: "redis.Redis | redis.RedisCluster | Transport") -> Transport:
-    """Return the transport of a client."""
-    is_pipeline = hasattr(client, "command_stack")  # a subclass of its client's, that answers nothing by itself
-    if is_pipeline or not (isinstance(client, redis.Redis | redis.RedisCluster) or hasattr(client, "run")):
-        raise TypeError(f"client must be a redis.Redis or redis.RedisCluster, not {shown(client)}")
-    if isinstance(client, redis.RedisCluster):
-        return ClusterTransport(client_address(client), lambda: client, client)
-    return ServerTransport(client) if isinstance(client, redis.Redis) else client
 
 
 def _served(transport: DirectTransport, calls: Calls) -> list[Any]:

@@ -35,12 +35,10 @@ def is_lost(error: Exception) -> bool:
 class ClusterTransport:
     """A cluster. The store's own client is made at the first call, because making it connects; a caller's is given."""
 
-    def __init__(
-        self, address: str, connect: "Callable[[], redis.RedisCluster]", client: "redis.RedisCluster | None" = None
-    ) -> None:
-        self.address = address
-        self._connect = connect
-        self._client = client
+    def __init__(self, connect: "Callable[[], redis.RedisCluster]", address: str = "") -> None:
+        """`address` is that of a client which is not made yet."""
+        self._connect, self._client = connect, None if address else connect()
+        self.address = address or client_address(self._client)
         self._lock = own_lock()  # held while the client is made: many callers make one
 
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
@@ -102,7 +100,7 @@ def slot_owner(client: Any, bucket: str) -> str:
 class AsyncClusterTransport:
     """A cluster. Its client connects at the first call."""
 
-    def __init__(self, connect: "Callable[[], redis.asyncio.RedisCluster]") -> None:
+    def __init__(self, connect: "Callable[[], redis.asyncio.RedisCluster]", _address: str = "") -> None:
         self._connect = connect
         self.client: Any = connect()
         self._looking: asyncio.Task[None] | None = None
