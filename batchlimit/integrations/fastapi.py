@@ -13,7 +13,7 @@ from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.enforcement import RouteLimit, decisions
-from batchlimit.integrations.enforcement.plan import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route, no_decorator
 from batchlimit.integrations.headers import Form, described
 from batchlimit.integrations.problem import SCHEMA
 from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
@@ -31,6 +31,7 @@ __all__ = [
     "decisions", "limited", "responses",
 ]  # fmt: skip
 _WRITTEN = "dependencies=[Depends(limited(...))]"
+_no_dependency = partial(no_decorator, "is a dependency", f"give the route {_WRITTEN}")
 
 
 def add_rate_limits(
@@ -136,11 +137,6 @@ class _Dependency(partial[Any]):
     def dependency(self) -> Any:
         """Raise TypeError: FastAPI reads this of what stands in the place of a Depends."""
         raise _no_dependency(self.limit.key)
-
-
-def _no_dependency(key: str) -> TypeError:
-    remedy = _WRITTEN.replace("...", repr(key))
-    return TypeError(f"limited is a dependency, and no decorator: give the route {remedy}")
 
 
 def responses(headers: Form = "draft-11") -> dict[int | str, dict[str, Any]]:

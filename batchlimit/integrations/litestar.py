@@ -15,7 +15,7 @@ from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION
 from batchlimit.integrations.asgi.middleware import charging_preflights
 from batchlimit.integrations.asgi.route import ask, fields_to_write, identity_by, reject
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
-from batchlimit.integrations.enforcement.plan import limit_for_route
+from batchlimit.integrations.enforcement.plan import limit_for_route, no_decorator
 from batchlimit.integrations.headers import Header, texts
 from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
 from batchlimit.rules.rule import ChargeSetting, RuleCost
@@ -32,6 +32,7 @@ __all__ = ["RateLimitMiddleware", "RefusedRequest", "add_rate_limits", "decision
 
 Guard = Callable[[Any, BaseRouteHandler], Awaitable[None]]
 _WRITTEN = "guards=[limited(...)]"
+_no_guard = partial(no_decorator, "returns a guard", f"give the handler {_WRITTEN}")
 
 
 class RefusedRequest(HTTPException):
@@ -142,11 +143,6 @@ class _Guard(partial[Awaitable[None]]):
         if len(asked) + len(values) < 2:
             raise _no_guard(self.limit.key)
         return super().__call__(*asked, **values)
-
-
-def _no_guard(key: str) -> TypeError:
-    remedy = _WRITTEN.replace("...", repr(key))
-    return TypeError(f"limited returns a guard, and no decorator: give the handler {remedy}")
 
 
 def route_limit(key: str, **options: Any) -> DefineMiddleware:

@@ -213,6 +213,11 @@ def limit_for_route(
     return RouteLimit(key, cost, charge)
 
 
+def no_decorator(what: str, written: str, key: str) -> TypeError:
+    """Return the TypeError for `limited` in the place of a decorator: `what` it is instead, and how it is `written`."""
+    return TypeError(f"limited {what}, and no decorator: {written.replace('...', repr(key))}")
+
+
 def mark(function: object, limit: RouteLimit) -> None:
     """Note on a function that it asks for one more limit; `wraps` has copied what the function within it asks for."""
     setattr(function, _MARK, (*marks_of(function), limit))
