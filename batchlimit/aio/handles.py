@@ -1,6 +1,5 @@
 """What an AsyncRateLimiter hands out: the limiter of one key, for hot loops, and a limit around a block or function."""
 
-import functools
 from collections.abc import Callable, Coroutine
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -114,16 +113,7 @@ class AsyncLimit(TemplateLimit):
         """Return the coroutine function, whose calls wait until they are admitted; TypeError for any other function."""
         if not is_coroutine_function(function):
             raise TypeError(f"an AsyncRateLimiter limits coroutine functions, not {function!r}: use a RateLimiter")
-        charged = self._template.of(function)
-
-        @functools.wraps(function)
-        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            key, cost = charged(*args, **kwargs)
-            await self._limiter.acquire(key, cost, timeout=self._timeout)
-            result: R = await function(*args, **kwargs)
-            return result
-
-        return limited
+        return self._awaiting(function, lambda key, cost: self._limiter.acquire(key, cost, timeout=self._timeout))
 
     async def __aenter__(self) -> None:
         key, cost = self._template.alone()

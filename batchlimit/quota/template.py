@@ -1,5 +1,6 @@
 """What a limited function's calls are charged to: a key and a cost, made of the call's own arguments."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from string import Formatter
@@ -89,6 +90,17 @@ class TemplateLimit:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} by {self._template!r}>"
+
+    def _awaiting(self, function: Callable[P, Any], acquire: Callable[[str, int], Any]) -> Callable[P, Any]:
+        """Return a coroutine function that awaits what `acquire` returns, and then this one."""
+        charged = self._template.of(function)
+
+        @functools.wraps(function)
+        async def limited(*args: P.args, **kwargs: P.kwargs) -> Any:
+            await acquire(*charged(*args, **kwargs))
+            return await function(*args, **kwargs)
+
+        return limited
 
 
 def _is_being_decorated(function: object) -> bool:

@@ -1,8 +1,8 @@
 """What a RateLimiter hands out: the limiter of one key, for hot loops, and a limit around a block or function."""
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
@@ -111,9 +111,11 @@ class Limit(TemplateLimit):
         TypeError for an asynchronous generator, and for anything but one function.
         """
         function = the_function(given, named)
-        charged = self._template.of(function)
         if is_coroutine_function(function):
-            return cast(Callable[P, R], self._awaiting(cast(Callable[P, Awaitable[object]], function), charged))
+            return self._awaiting(
+                function, lambda key, cost: self._limiter._slow_path.acquire_in_loop(key, cost, self._timeout, 1)
+            )
+        charged = self._template.of(function)
 
         @functools.wraps(function)
         def limited(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -129,14 +131,3 @@ class Limit(TemplateLimit):
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: an admitted call stays charged, however its block ended."""
-
-    def _awaiting(
-        self, function: Callable[P, Awaitable[R]], charged: Callable[..., tuple[str, int]]
-    ) -> Callable[P, Awaitable[R]]:
-        @functools.wraps(function)
-        async def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            key, cost = charged(*args, **kwargs)
-            await self._limiter._slow_path.acquire_in_loop(key, cost, self._timeout, 1)
-            return await function(*args, **kwargs)
-
-        return limited
