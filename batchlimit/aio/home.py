@@ -4,55 +4,17 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Protocol, TypeVar
 
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.base.waking import HEARTBEAT
+from batchlimit.base.waking import AT_ONCE, HEARTBEAT, RoundRobin
 from batchlimit.events import log_event, named
 from batchlimit.keyspace.timer_heap import DueEntry, TimerHeap
 
-AT_ONCE = 64
-"""So many are done in one turn of the loop: to look after a waiter takes up to 40 us, a task that wakes 20 and more."""
 _PATIENCE = 5.0
 """How long (s) whoever reads a file waits for a loop that is busy."""
-
-
-class RoundRobin:
-    """Does things in the order in which they come, AT_ONCE of them in one turn of the loop; the rest in the next turns.
-
-    A loop that is closed turns no more: what is left then is not done. One in which a signal handler raised may have
-    forgotten the next turn: it is planned anew with what comes a second later.
-    """
-
-    __slots__ = ("_left", "_loop", "_lost_at", "_room")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._left: deque[Callable[[], object]] = deque()
-        self._room = AT_ONCE  # how many more may be done until the next turn begins
-        self._lost_at = math.inf  # by the time of the loop, while none are: when it should have begun for long
-
-    def do(self, work: Callable[[], object]) -> None:
-        """Do this now, or in a turn soon, if much was done in this one."""
-        self._left.append(work)
-        if not self._room and self._lost_at < self._loop.time():
-            self._begin()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        while self._left and self._room:
-            if self._room == 1 and not self._loop.is_closed():  # first: who is interrupted leaves the rest to others
-                self._loop.call_soon(self._begin, context=Context())
-                self._lost_at = self._loop.time() + HEARTBEAT
-            self._room -= 1
-            self._left.popleft()()
-
-    def _begin(self) -> None:
-        self._room = AT_ONCE
-        self._go_on()
 
 
 class Due(DueEntry, Protocol):

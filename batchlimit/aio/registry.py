@@ -11,12 +11,13 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.drain import AsyncDrain
 from batchlimit.aio.guarded_store import GuardedStore
-from batchlimit.aio.home import AT_ONCE, FileFollower, Home
+from batchlimit.aio.home import FileFollower, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.spends import Spends
 from batchlimit.base.blocking import give_way
 from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import drive
+from batchlimit.base.waking import AT_ONCE
 from batchlimit.errors import LimiterClosed
 from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry
 from batchlimit.keyspace.keyspace import Keyspace

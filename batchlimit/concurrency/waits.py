@@ -2,15 +2,12 @@
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from batchlimit.base.waking import HEARTBEAT
-
-_AT_ONCE = 64
-"""Tasks that are woken in one turn of the loop: what each does then takes 20 us and more."""
+from batchlimit.base.waking import HEARTBEAT, RoundRobin
 
 _LEAST = -20
 """Timeouts shorter than 2 to the power of this (1 us) are as one of that length."""
@@ -19,6 +16,7 @@ _FINENESS = 7
 """A timeout is late by 1/64 of it at the most: so many bits of it, the first included, are looked at."""
 
 
+_SETTLE = attrgetter("settle")
 Slot = dict[Any, None]
 """Waits that end at about the same time: of each `settle` is called then, in the loop."""
 
@@ -31,31 +29,18 @@ class Waits:
     closes, the garbage collector finds them, with the places that they hold.
     """
 
-    __slots__ = ("__weakref__", "_due", "_endless", "_looks", "_room", "_slots", "loop")
+    __slots__ = ("__weakref__", "_endless", "_looks", "_slots", "loop", "turns")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._due: deque[Any] = deque()
-        self._room = _AT_ONCE  # how many more may be woken in this turn of the loop
+        self.turns = RoundRobin(loop)
         self._slots: dict[tuple[int, int], Slot] = {}
         self._endless: Slot = {}
         self._looks: dict[Callable[[], object], _RepeatedLook] = {}
 
     def end(self, wakeup: Any) -> None:
         """End a wait, in this turn of the loop or in one soon."""
-        if self._room == _AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._go_on)
-        if self._room:
-            self._room -= 1
-            wakeup.settle()
-        else:
-            self._due.append(wakeup)
-
-    def _go_on(self) -> None:
-        """End waits that the last turn of the loop left over."""
-        self._room = _AT_ONCE
-        for _ in range(min(len(self._due), _AT_ONCE)):
-            self.end(self._due.popleft())
+        self.turns.do(wakeup.settle)
 
     def until(self, seconds: float) -> Slot:
         """Return the slot of waits that end in so many seconds."""
@@ -71,9 +56,7 @@ class Waits:
         return slot
 
     def _ring(self, key: tuple[int, int]) -> None:
-        self._due.extend(self._slots.pop(key))
-        if self._room == _AT_ONCE:
-            self._go_on()
+        self.turns.do(*map(_SETTLE, self._slots.pop(key)))
 
     def watch(self, look: Callable[[], object], pause: Callable[[], float]) -> None:
         """Call `look` after each pause (seconds), once for all its watchers, until each calls `unwatch`."""
@@ -112,8 +95,7 @@ class _RepeatedLook:
         """Look, and plan the next look."""
         self._plan()
         self._look()
-        if self._waits._due:  # a signal handler that raised in the loop made it lose what was to go on
-            self._waits._go_on()
+        self._waits.turns.begin()  # a signal handler that raised in the loop may have made it lose what was to go on
 
 
 _all: WeakValueDictionary[int, Waits] = WeakValueDictionary()

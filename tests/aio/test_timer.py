@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from batchlimit.aio.home import AT_ONCE, Timer
+from batchlimit.aio.home import Timer
+from batchlimit.base.waking import AT_ONCE
 from tests.aio.loop import virtual_loop
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited
-from batchlimit.aio.home import AT_ONCE, RoundRobin
-from batchlimit.base.waking import HEARTBEAT
+from batchlimit.base.waking import AT_ONCE, HEARTBEAT, RoundRobin
 from batchlimit.errors import BatchLimitError, BucketUnavailable
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import VirtualLoop, virtual_loop

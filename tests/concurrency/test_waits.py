@@ -62,7 +62,7 @@ async def test_a_loop_that_lost_a_callback_wakes_all_the_same() -> None:
     async with limiter.acquire():
         tasks = [asyncio.ensure_future(limiter.acquire()) for _ in range(MANY)]
         await asyncio.sleep(0)
-        waits_of(asyncio.get_running_loop())._room = 0
+        waits_of(asyncio.get_running_loop()).turns._room = 0
         law.set_limit(MANY + 1)
         for task in tasks:
             (await task).success()
