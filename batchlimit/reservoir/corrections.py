@@ -4,7 +4,6 @@ from batchlimit.bucket.messages import GiveBack
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.waiter import Admit, Waiter
@@ -13,10 +12,10 @@ from batchlimit.reservoir.waiter import Admit, Waiter
 class Corrections:
     """Refunds and debits of one key. Each serves the waiters that it concerns, and may have a request to send."""
 
-    __slots__ = ("_admission", "_lifecycle", "_requests", "_state")
+    __slots__ = ("_admission", "_requests", "_state")
 
-    def __init__(self, state: KeyState, admission: QueueAdmission, requests: Requests, lifecycle: Lifecycle) -> None:
-        self._state, self._admission, self._requests, self._lifecycle = state, admission, requests, lifecycle
+    def __init__(self, state: KeyState, admission: QueueAdmission, requests: Requests) -> None:
+        self._state, self._admission, self._requests = state, admission, requests
 
     def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
         """Take back the spent tokens of a waiter that was admitted.
@@ -59,17 +58,20 @@ class Corrections:
             lease.forsake(waiter, verdict)
         self._admission.serve()
 
-    def debit(self, tokens: int, now: float) -> None:
+    def debit(self, tokens: int, now: float) -> bool:
         """Charge tokens that were used and not admitted: those here pay for them, in their turn, or later ones.
 
-        Nobody waits for that but the callers who come behind.
+        Nobody waits for that but the callers who come behind. False: the reservoir has retired.
         """
         state = self._state
+        if state.is_retired:
+            return False
         self._admission.advance(now)
-        if state.denies_all or self._lifecycle.ended is not None:
-            return
+        if state.denies_all:
+            return True
         if state.overdraft is NO_OVERDRAFT:
             state.overdraft = Overdraft()
         state.overdraft.waiter.beyond += tokens
         state.overdraft.line_up(state.queue, state.largest_cost)
         self._admission.serve()
+        return True

@@ -126,7 +126,7 @@ class Reservoir:
         self.requests = Requests(state, self.prefetch, instance, options)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
         self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
-        self.corrections = Corrections(state, self.admission, self.requests, self.lifecycle)
+        self.corrections = Corrections(state, self.admission, self.requests)
         if snapshot is not None:
             state.demand = Demand(snapshot.counted_at, snapshot.demand)
             self.requests.last_target = int(snapshot.last_want)

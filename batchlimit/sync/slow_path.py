@@ -160,11 +160,4 @@ class SlowPath:
 
 
 def _debit(entry: KeyEntry, tokens: int) -> bool:
-    """Charge tokens that were used already; later callers wait until they are repaid. False: the key has retired."""
-
-    def charge() -> bool:
-        if not entry.reservoir.state.is_retired:
-            entry.reservoir.corrections.debit(tokens, entry.clock())
-        return not entry.reservoir.state.is_retired
-
-    return entry.locked(charge)
+    return entry.locked(lambda: entry.reservoir.corrections.debit(tokens, entry.clock()))
