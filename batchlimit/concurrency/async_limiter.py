@@ -64,7 +64,8 @@ class AsyncPermit(BasePermit):
         else:
             self._check()
         if self._sheddable:
-            self._expose()
+            self._block = BlockTask()
+            self._locked_gate.sheddable.add(self)
         return self
 
     def __aexit__(
@@ -84,7 +85,8 @@ class AsyncPermit(BasePermit):
             raise RuntimeError(f"{self!r} was not awaited: write `async with`")
         self._check()
         if self._sheddable:
-            self._expose()
+            self._block = BlockTask()
+            self._locked_gate.sheddable.add(self)
         return self
 
     def __exit__(
@@ -109,10 +111,6 @@ class AsyncPermit(BasePermit):
         await drive(self._waiting(GateWaiter(wakeup.waker(), self.priority), partition, wait))
 
     # To be shed
-
-    def _expose(self) -> None:
-        self._block = BlockTask()
-        self._locked_gate.sheddable.add(self)
 
     def _give_up(self) -> None:
         """Cancel the task in the block of this permit, from any thread; RuntimeError if its loop is closed."""

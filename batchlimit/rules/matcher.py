@@ -55,9 +55,11 @@ def readings(path: str, root: str = "") -> list[str]:
 
 def _spellings(path: str) -> dict[str, None]:
     """Return the readings of a path that is below nothing, as the keys of a dict: they have an order."""
-    found = {path: None}
+    found, decoded = {path: None}, [path]
     if is_odd(path):
-        for text in _decoded(path):
+        while len(decoded) <= DECODINGS and (text := unquote(decoded[-1])) != decoded[-1]:
+            decoded.append(text)
+        for text in decoded:
             plain = text.replace("\\", "/").removesuffix("\n")  # "$" of a route matches before a newline too
             found |= dict.fromkeys((text, *_located(text)))
             for each in dict.fromkeys((plain, *_located(plain))):
@@ -79,13 +81,6 @@ def _located(text: str) -> Iterable[str]:
         return urlsplit(text).path, urlparse(text).path
     except ValueError:  # as whoever reads it so
         return ()
-
-
-def _decoded(path: str) -> list[str]:
-    found = [path]
-    while len(found) <= DECODINGS and (text := unquote(found[-1])) != found[-1]:
-        found.append(text)
-    return found
 
 
 def _resolved(path: str) -> str:

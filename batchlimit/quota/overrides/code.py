@@ -118,7 +118,11 @@ class _Named:
 
     def __init__(self, limits: Mapping[str, CodeLimit], before: "_Named | None") -> None:
         then: dict[str, CodeLimit] = {} if before is None else before.now
-        self.now: dict[str, CodeLimit] = {name: _own(limit, then.get(name)) for name, limit in limits.items()}
+        self.now: dict[str, CodeLimit] = {}
+        for name, limit in limits.items():  # each with a Quota that no other name has: that of before, if it is equal
+            before_it = then.get(name)
+            is_same = before_it is not None and before_it.quota == limit.quota
+            self.now[name] = limit._replace(quota=before_it.quota if before_it and is_same else replace(limit.quota))
         known: dict[str, CodeLimit] = {} if before is None else {**before.gone, **then}
         self.gone: dict[str, CodeLimit] = {name: limit for name, limit in known.items() if name not in self.now}
         self._find, self._find_gone = by_name(self.now), by_name(self.gone)
@@ -140,9 +144,3 @@ class _Named:
     def __call__(self, key: str) -> Quota:
         """Return the quota of a key."""
         return self.limit(key).quota
-
-
-def _own(limit: CodeLimit, before: CodeLimit | None) -> CodeLimit:
-    """Return the limit with a Quota that no other name has: the one of before, if it is equal."""
-    is_same = before is not None and before.quota == limit.quota
-    return limit._replace(quota=before.quota if before and is_same else replace(limit.quota))
