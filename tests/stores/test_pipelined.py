@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +18,7 @@ from batchlimit.stores.embedded import EmbeddedStore
 from batchlimit.stores.protocols import Pipelined
 from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary
-from tests.stores.trouble import deadline_scope
+from tests.stores.trouble import deadline_scope, served
 
 HUNDRED = Quota(0.001, 100)
 LONG = 30.0
@@ -96,7 +95,10 @@ def test_a_server_that_serves_none_of_them_has_failed(prefix: str) -> None:
 
 def test_a_deadline_scope_is_for_all_of_them(prefix: str) -> None:
     """The first answers come, and the others do not."""
-    with _silent_after(3) as url, contextlib.closing(RedisStore.from_url(url, prefix=prefix, deadline=3600.0)) as store:
+    with (
+        served(_answer, 3) as url,
+        contextlib.closing(RedisStore.from_url(url, prefix=prefix, deadline=3600.0)) as store,
+    ):
         with pytest.raises(NeedsConnection), deadline_scope(time.monotonic() + LONG):
             store.take_many(asks())
         store.peek("k", HUNDRED)
@@ -106,21 +108,8 @@ def test_a_deadline_scope_is_for_all_of_them(prefix: str) -> None:
         assert time.monotonic() >= over
 
 
-@contextlib.contextmanager
-def _silent_after(answers: int) -> Iterator[str]:
-    """A server that answers so many calls."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=_answer, args=[listener, answers])
-    thread.start()
-    try:
-        yield f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
-        listener.close()
-
-
 def _answer(listener: socket.socket, answers: int) -> None:
+    """Answer so many calls, and no more."""
     connection, _ = listener.accept()
     with connection:
         while heard := connection.recv(1 << 16):

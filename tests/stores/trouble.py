@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import redis
 
@@ -64,24 +65,19 @@ def loading() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def full() -> Iterator[str]:
-    """A server without memory."""
-    with node(valkey_binary(), "--maxmemory", "1") as one:
+def _with(*options: str, binary: Callable[[], str] = valkey_binary) -> Iterator[str]:
+    """A server with these options."""
+    with node(binary(), *options) as one:
         yield one.url
 
 
-@contextlib.contextmanager
-def replica() -> Iterator[str]:
-    """A replica, whose primary is gone."""
-    with node(valkey_binary(), "--replicaof", "127.0.0.1 1") as one:
-        yield one.url
-
-
-@contextlib.contextmanager
-def orphan() -> Iterator[str]:
-    """A replica that does not answer without its primary."""
-    with node(valkey_binary(), "--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no") as one:
-        yield one.url
+full = partial(_with, "--maxmemory", "1")
+replica = partial(_with, "--replicaof", "127.0.0.1 1")
+"""A replica, whose primary is gone."""
+orphan = partial(_with, "--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no")
+"""A replica that does not answer without its primary."""
+lonely = partial(_with, "--min-replicas-to-write", "1", binary=any_binary)
+"""A primary that wants replicas."""
 
 
 @contextlib.contextmanager
@@ -143,13 +139,6 @@ def no_slots() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def lonely() -> Iterator[str]:
-    """A primary that wants replicas."""
-    with node(any_binary(), "--min-replicas-to-write", "1") as one:
-        yield one.url
-
-
-@contextlib.contextmanager
 def crowded() -> Iterator[str]:
     """A server that serves one client, and has it."""
     with node(valkey_binary(), "--maxclients", "1") as one, one.client() as first:
@@ -160,8 +149,15 @@ def crowded() -> Iterator[str]:
 @contextlib.contextmanager
 def says(answer: bytes, times: int = 100) -> Iterator[str]:
     """A server that answers everything so; b"": it ends the connection."""
+    with served(_answer, answer, times) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def served(serve: Callable[..., None], *arguments: object) -> Iterator[str]:
+    """A server whose thread does this with a socket that listens."""
     listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=_answer, args=[listener, answer, times])
+    thread = threading.Thread(target=serve, args=[listener, *arguments])
     thread.start()
     try:
         yield f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2"

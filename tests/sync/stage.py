@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from batchlimit import Quota, StoreUnavailable
+from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.stores import MemoryStore, Store
 
@@ -300,9 +300,18 @@ def process(program: str, url: str, prefix: str, **popen: Any) -> Iterator[Proce
             other.kill()
 
 
-def said(program: str, url: str, prefix: str) -> list[str]:
-    """Run a program to its end, which is a good one; return its lines."""
+def said(program: str, url: str, prefix: str, *, logs: bool = True) -> list[str]:
+    """Run a program to its end, which is a good one; return its lines. If it `logs` not, its errors are empty."""
     with process(program, url, prefix) as other:
         lines = other.rest().splitlines()
         assert other.end() == 0, other.errors()
+        assert logs or other.errors() == ""
     return lines
+
+
+def spend(limiter: RateLimiter, key: str = KEY) -> int:
+    """Try until refused; return how often it was not."""
+    spent = 0
+    while limiter.try_acquire(key):
+        spent += 1
+    return spent

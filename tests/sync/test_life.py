@@ -16,17 +16,23 @@ from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, away, lapsed, process, said, start, together, until
+from tests.sync.stage import (
+    DEADLINE,
+    KEY,
+    Clock,
+    Gate,
+    Stage,
+    away,
+    lapsed,
+    process,
+    said,
+    spend,
+    start,
+    together,
+    until,
+)
 
 HUNDRED = Quota(0.001, 100)
-
-
-def spend(limiter: RateLimiter, key: str = KEY) -> int:
-    """Try until refused; return how often it was not."""
-    spent = 0
-    while limiter.try_acquire(key):
-        spent += 1
-    return spent
 
 
 def pass_to_due(limiter: RateLimiter, clock: Clock, key: str = KEY) -> None:

@@ -241,10 +241,7 @@ def test_a_leader_that_is_interrupted_hands_on_the_lead(
 
 def test_a_thread_that_is_interrupted_while_it_waits_leaves_the_queue(limiter: RateLimiter, till: Till) -> None:
     """A KeyboardInterrupt falls into the wait of the main thread, which is this one."""
-    gate = till.before = Gate()
-    first = start(lambda: limiter.try_acquire("first"))
-    gate.await_someone()
-    till.before = nothing
+    gate, first, _ = led(limiter, till, {})
     queue, me = queue_of(limiter), threading.get_ident()
 
     def interrupt() -> None:
@@ -287,10 +284,7 @@ def test_a_handler_amid_a_call_that_its_own_thread_leads_is_served(limiter: Rate
 
 def test_a_handler_amid_the_wait_of_its_thread_is_served(limiter: RateLimiter, till: Till) -> None:
     """The lead may fall to the call that it has interrupted, which cannot take it."""
-    gate = till.before = Gate()
-    first = start(lambda: limiter.try_acquire("first"))
-    gate.await_someone()
-    till.before = nothing
+    gate, first, _ = led(limiter, till, {})
     queue, me, seen = queue_of(limiter), threading.get_ident(), list[bool]()
 
     def handle(_number: int, _frame: object) -> None:
@@ -315,10 +309,7 @@ def test_a_handler_amid_the_wait_of_its_thread_is_served(limiter: RateLimiter, t
 def test_a_leader_that_stops_for_long_is_replaced(limiter: RateLimiter, till: Till) -> None:
     """Its callers ask again after the longest time that a call may take; its answer, when it comes, is for itself."""
     queue_of(limiter)._patience = 0.001
-    gate = till.before = Gate()
-    first = start(lambda: limiter.try_acquire("first"))
-    gate.await_someone()
-    till.before = nothing
+    gate, first, _ = led(limiter, till, {})
     assert limiter.try_acquire("second")
     gate.open()
     assert first.result(DEADLINE)

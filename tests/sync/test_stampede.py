@@ -10,7 +10,7 @@ from batchlimit import Quota, RateLimiter
 from batchlimit.batching import BatchSizer, FixedBatch, FractionBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir import tokens
 from batchlimit.stores import MemoryStore, RedisStore, Store
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, spend, start, together, until
 
 SLOW = 0.001
 
@@ -21,14 +21,6 @@ def stage(request: pytest.FixtureRequest) -> Stage:
     if request.param == "memory":
         return Stage()
     return Stage(request.getfixturevalue("valkey_store"))
-
-
-def spend(limiter: RateLimiter, key: str = KEY) -> int:
-    """Try until refused; return how often it was not."""
-    spent = 0
-    while limiter.try_acquire(key):
-        spent += 1
-    return spent
 
 
 def stampede(limiter: RateLimiter, stage: Stage, threads: int, call: Callable[[], bool]) -> list[bool]:

@@ -189,17 +189,23 @@ def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_n
     assert (found.admitted, found.refused, found.waiting, found.failures) == (6, 4, 0, 1)
 
 
+def fails_to_acquire(limiter: RateLimiter, stage: Stage, when: str, error: BaseException) -> None:
+    """Ask for four tokens once, and have that fail before or after the bucket hears of it."""
+
+    def fail() -> None:
+        setattr(stage, when, nothing)
+        raise error
+
+    setattr(stage, when, fail)
+    with pytest.raises(type(error)):
+        limiter.acquire(KEY, 4, timeout=0)
+
+
 @pytest.mark.parametrize("error", [StoreUnavailable("timed out"), KeyboardInterrupt(), SystemExit(3), RuntimeError()])
 def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(
     stage: Stage, limiter: RateLimiter, error: BaseException
 ) -> None:
-    def lose() -> None:
-        stage.after = nothing
-        raise error
-
-    stage.after = lose
-    with pytest.raises(type(error)):
-        limiter.acquire(KEY, 4, timeout=0)
+    fails_to_acquire(limiter, stage, "after", error)
     limiter.acquire(KEY, 4)
     assert stage.asks[0].seq == stage.asks[1].seq
     assert stage.peek(KEY, TEN).level == 6
@@ -209,13 +215,7 @@ def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(
 
 @pytest.mark.parametrize("error", [StoreUnavailable("refused"), KeyboardInterrupt(), RuntimeError()])
 def test_an_ask_that_never_arrived_costs_nothing(stage: Stage, limiter: RateLimiter, error: BaseException) -> None:
-    def fail() -> None:
-        stage.before = nothing
-        raise error
-
-    stage.before = fail
-    with pytest.raises(type(error)):
-        limiter.acquire(KEY, 4, timeout=0)
+    fails_to_acquire(limiter, stage, "before", error)
     limiter.acquire(KEY, 10, timeout=0)
     assert is_empty(limiter)
 

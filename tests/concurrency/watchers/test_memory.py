@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,61 +96,48 @@ def test_an_event_lasts_until_memory_is_well_below_the_threshold(
         assert (watching.poll() is not None) == is_event, used
 
 
-def test_the_tightest_limit_on_the_way_to_the_root_counts(tree: Tree) -> None:
-    pod = tree.v2("pod")
-    v2(tree.v2("pod/web"), 40, "max")
-    v2(pod, 95, 100)
-    v2(tree.v2("beside"), 100, 100)
-    tree.join("0::/pod/web")
-    assert watcher(tree).poll() == "memory 0.95 of 100 MiB"
-
-
-def test_the_fuller_of_two_limits_counts(tree: Tree) -> None:
-    v2(tree.v2("pod"), 95, 200)
-    v2(tree.v2("pod/web"), 95, 100)
-    tree.join("0::/pod/web")
-    assert watcher(tree).poll() == "memory 0.95 of 100 MiB"
-
-
-def test_beyond_memory_high_the_kernel_holds_back_so_it_is_a_limit(tree: Tree, group: Path) -> None:
-    v2(group, 95, 200, high=100)
-    assert watcher(tree).poll() == "memory 0.95 of 100 MiB"
-
-
-def test_a_limit_of_0_is_used_up(tree: Tree, group: Path) -> None:
-    v2(group, 0, 0)
-    assert watcher(tree).poll() == "memory 1.00 of 0 MiB"
-
-
-@pytest.mark.parametrize("limit", ["max", 1000])
-def test_where_no_limit_is_below_what_the_machine_has_the_machine_counts(
-    tree: Tree, group: Path, limit: int | str
+@pytest.mark.parametrize(
+    ("groups", "available", "event"),
+    [
+        pytest.param(
+            {"pod": (95, 100), "pod/web": (40, "max"), "beside": (100, 100)}, None, "memory 0.95 of 100 MiB",
+            id="the tightest on the way to the root",
+        ),
+        pytest.param({"pod": (95, 200), "pod/web": (95, 100)}, None, "memory 0.95 of 100 MiB", id="the fuller of two"),
+        pytest.param({"pod": (95, 100), "pod/web": None}, None, "memory 0.95 of 100 MiB", id="one without control"),
+        pytest.param(
+            {"pod/web": (95, 200, 0, 100)}, None, "memory 0.95 of 100 MiB",
+            id="beyond memory.high the kernel holds back: it is a limit",
+        ),
+        pytest.param({"pod/web": (0, 0)}, None, "memory 1.00 of 0 MiB", id="a limit of 0 is used up"),
+        pytest.param({"pod/web": (1, "max")}, 50, "memory 0.95 of 1000 MiB", id="no limit: the machine's"),
+        pytest.param({"pod/web": (1, 1000)}, 50, "memory 0.95 of 1000 MiB", id="a limit not below the machine's"),
+        pytest.param({"pod/web": (10, 100)}, 0, None, id="a full machine is none of a limited group's business"),
+    ],
+)  # fmt: skip
+def test_the_limit_that_counts(
+    tree: Tree, groups: dict[str, tuple[Any, ...] | None], available: int | None, event: str | None
 ) -> None:
-    v2(group, 1, limit)
-    tree.machine(1000 * MIB, 50 * MIB)
-    assert watcher(tree).poll() == "memory 0.95 of 1000 MiB"
+    for path, figures in groups.items():
+        group = tree.v2(path)
+        if figures is not None:
+            v2(group, *figures)
+    if available is not None:
+        tree.machine(1000 * MIB, available * MIB)
+    tree.join("0::/pod/web")
+    assert watcher(tree).poll() == event
 
 
-def test_so_it_does_for_the_huge_limit_of_version_1(tree: Tree) -> None:
-    v1(tree.group("memory"), 1, NO_LIMIT_V1)
-    tree.join("4:memory:/")
-    assert watcher(tree).poll() is None
-    tree.machine(1000 * MIB, 50 * MIB)
-    assert watcher(tree).poll() == "memory 0.95 of 1000 MiB"
-
-
-def test_so_it_does_without_control_groups(tree: Tree) -> None:
+@pytest.mark.parametrize("version", [0, 1], ids=["without control groups", "by the huge limit of version 1"])
+def test_the_machine_counts_where_no_group_has_a_limit(tree: Tree, version: int) -> None:
+    if version:
+        v1(tree.group("memory"), 1, NO_LIMIT_V1)
+        tree.join("4:memory:/")
     tree.machine(1000 * MIB, 110 * MIB)
     watching = watcher(tree)
     assert watching.poll() is None
     tree.machine(1000 * MIB, 100 * MIB)
     assert watching.poll() == "memory 0.90 of 1000 MiB"
-
-
-def test_a_full_machine_is_none_of_a_limited_groups_business(tree: Tree, group: Path) -> None:
-    v2(group, 10, 100)
-    tree.machine(1000 * MIB, 0)
-    assert watcher(tree).poll() is None
 
 
 def test_version_1_tells_of_a_lack_that_lasts(tree: Tree) -> None:
@@ -214,13 +202,6 @@ def test_memory_that_ran_out_and_is_full_is_one_event_and_both_are_remembered(tr
     assert watching.poll() == "memory ran out, now 0.95 of 100 MiB"
     v2(group, 85, 100, events={"oom": 1})
     assert watching.poll() == "memory 0.85 of 100 MiB"
-
-
-def test_groups_where_memory_is_not_controlled_are_passed_over(tree: Tree) -> None:
-    tree.v2("pod/web")
-    v2(tree.v2("pod"), 95, 100)
-    tree.join("0::/pod/web")
-    assert watcher(tree).poll() == "memory 0.95 of 100 MiB"
 
 
 def test_a_machine_that_does_not_tell_is_named_at_once(tree: Tree) -> None:

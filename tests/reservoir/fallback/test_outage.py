@@ -27,6 +27,13 @@ def fail(entry: Entry, waiter: Waiter, at: float) -> None:
     entry.reservoir.failed(entry.fetch(waiter, at), DEAD, at)
 
 
+def admits(entry: Entry, at: float, callers: int = 30) -> int:
+    """How many of these callers, each of one token, are served when their ask fails."""
+    line = [entry.join(1, NO_WAIT) for _ in range(callers)]
+    fail(entry, line[0], at)
+    return sum(isinstance(waiter.verdict, Admit) for waiter in line)
+
+
 def away(policy: FailurePolicy = LOCAL, quota: Quota = HUNDRED, **rest: Any) -> Entry:
     return Entry(quota, policy=policy, **rest)
 
@@ -230,18 +237,14 @@ def test_other_keys_tell_how_many_hosts_there_are() -> None:
     instance_count = InstanceCount()
     instance_count.learn(10, 0.0)
     entry = away(FailurePolicy.local(instances=2), count=instance_count)
-    line = [entry.join(1, NO_WAIT) for _ in range(30)]
-    fail(entry, line[0], 1.0)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10
+    assert admits(entry, 1.0) == 10
 
 
 def test_it_begins_with_its_share_of_what_was_in_the_bucket() -> None:
     entry = away()
     first = entry.join(1)
     entry.grant(entry.fetch(first, 1.0), 1.0, 1, level=40, active_instances=5)
-    line = [entry.join(1, NO_WAIT) for _ in range(30)]
-    fail(entry, line[0], 1.1)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 10, "(40 + 100/s x 0.1 s) / 5"
+    assert admits(entry, 1.1) == 10, "(40 + 100/s x 0.1 s) / 5"
 
 
 def test_a_lease_goes_on_through_a_blip() -> None:
@@ -335,9 +338,7 @@ def test_what_was_granted_for_later_is_not_there_at_once(level: int, is_lent: bo
 def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
     entry = away(quota=Quota(100.0, 100) & Quota(1.0, 100))
     entry.grant(entry.fetch(entry.join(1), 1.0), 1.0, 1, level=20, active_instances=4)
-    line = [entry.join(1, NO_WAIT) for _ in range(30)]
-    fail(entry, line[0], 5.1)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 6, "(20 + 4) / 4"
+    assert admits(entry, 5.1) == 6, "(20 + 4) / 4"
 
 
 def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
@@ -488,14 +489,11 @@ def test_a_close_gives_nothing_borrowed_back() -> None:
 def test_a_store_that_comes_and_goes_mints_nothing() -> None:
     """The share that was used up stays used up, whatever the store says in between."""
     entry = away()
-    line = [entry.join(1, NO_WAIT) for _ in range(25)]
-    fail(entry, line[0], 1.0)
+    assert admits(entry, 1.0) == 25
     waiter = entry.join(1, NO_WAIT)
     entry.grant(entry.fetch(waiter, 1.1), 1.1, 1, level=100, active_instances=4)
     assert waiter.verdict == Admit(2.1)
-    line = [entry.join(1, NO_WAIT) for _ in range(25)]
-    fail(entry, line[0], 1.2)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "what 0.2 s brought in"
+    assert admits(entry, 1.2, 25) == 5, "what 0.2 s brought in"
 
 
 def test_a_share_that_is_full_again_is_forgotten() -> None:
@@ -504,9 +502,7 @@ def test_a_share_that_is_full_again_is_forgotten() -> None:
     fail(entry, entry.join(25, NO_WAIT), 1.0)
     for at in (1.1, 2.0):  # at the first of them it is not full
         entry.grant(entry.fetch(entry.join(1, NO_WAIT), at), at, 1, level=0, active_instances=4)
-    line = [entry.join(1, NO_WAIT) for _ in range(25)]
-    fail(entry, line[0], 2.2)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 5, "(0 + 100/s x 0.2 s) / 4"
+    assert admits(entry, 2.2, 25) == 5, "(0 + 100/s x 0.2 s) / 4"
 
 
 def test_a_key_does_not_retire_before_its_share_is_full() -> None:
@@ -576,9 +572,7 @@ def test_a_quota_that_changes_changes_the_share() -> None:
     fail(entry, entry.join(25, NO_WAIT), 1.0)
     younger = Quota(1000.0, 1000)
     entry.grant(entry.fetch(entry.join(1, NO_WAIT), 1.1), 1.1, 1, level=800, active_instances=4, quota=younger)
-    line = [entry.join(1, NO_WAIT) for _ in range(300)]
-    fail(entry, line[0], 1.1)
-    assert sum(isinstance(waiter.verdict, Admit) for waiter in line) == 200
+    assert admits(entry, 1.1, 300) == 200
 
 
 def test_fetches_follow_each_other_no_faster_than_their_pauses() -> None:

@@ -51,7 +51,7 @@ def forbidden_6_2(*rules: str) -> Trouble:
     return lambda: trouble.forbidden(*rules, binary=redis_binary)
 
 
-STORE = [
+STORE: list[tuple[str, Trouble, str, str]] = [
     ("refused", trouble.refused, "refused|Error 111|Connect call failed", "REFUSED"),
     ("reset", lambda: trouble.says(b""), "has it restarted", "LOST"),
     ("timeout", trouble.stopped, "(?i)timeout", "TIMEOUT"),
@@ -87,7 +87,7 @@ STORE = [
     ("no scripts", says("ERR unknown command 'evalsha', with args beginning with: "), r"fakeredis\[lua\]", "ERR"),
     ("unknown", says("SOMETHING new"), "SOMETHING new", "ERR"),
 ]
-KEY_ALONE = [
+KEY_ALONE: list[tuple[str, Trouble, str, str]] = [
     ("MOVED", says("MOVED 866 127.0.0.1:7001"), r"MOVED.*redis\+cluster://", "MOVED"),
     ("ASK", says("ASK 866 127.0.0.1:7001"), r"ASK.*redis\+cluster://", "ASK"),
     (
@@ -137,20 +137,14 @@ def failed(api: str, url: str, told: str) -> StoreUnavailable:
     return caught.value
 
 
-@pytest.mark.parametrize(("make", "told", "code"), [case[1:] for case in STORE], ids=[case[0] for case in STORE])
-def test_an_error_of_the_store_says_so_and_has_a_hint_and_a_code(api: str, make: Trouble, told: str, code: str) -> None:
+@pytest.mark.parametrize("case", STORE + KEY_ALONE, ids=lambda case: case[0])
+def test_an_error_of_the_store_or_of_one_key_says_so_and_has_a_hint_and_a_code(
+    api: str, case: tuple[str, Trouble, str, str]
+) -> None:
+    _, make, told, code = case
     with make() as url:
         error = failed(api, url, told)
-    assert (type(error), error.code) == (StoreUnavailable, code)
-
-
-@pytest.mark.parametrize(
-    ("make", "told", "code"), [case[1:] for case in KEY_ALONE], ids=[case[0] for case in KEY_ALONE]
-)
-def test_an_error_of_one_key_says_so(api: str, make: Trouble, told: str, code: str) -> None:
-    with make() as url:
-        error = failed(api, url, told)
-    assert (type(error), error.code) == (BucketUnavailable, code)
+    assert (type(error), error.code) == (BucketUnavailable if case in KEY_ALONE else StoreUnavailable, code)
 
 
 @pytest.mark.parametrize(
