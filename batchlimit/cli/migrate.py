@@ -128,8 +128,8 @@ class _SourceFile:
         if "request_filter" in words:
             self._tell(function, f"{function.name} exempts requests: add it to exempt, and pass functions={{...}}")
         is_exempt = "exempt" in words
-        whole = partial(self._inclusions.prefixes, self._path)
-        paths = [path for each in function.decorator_list for path in written(each, prefixes, whole)]
+        seen = partial(self._inclusions.seen, self._path)
+        paths = [path for each in function.decorator_list for path in written(each, prefixes, seen)]
         patterns = [path.pattern for path in paths if path.pattern]
         self._by_url.update(path.pattern for path in paths if "{" in path.text)
         for each in function.decorator_list:

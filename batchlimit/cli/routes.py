@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from batchlimit.rules.pattern import Pattern
 
+_DEEP = re.compile(r"(?:<path:\w+>|\{\w+:path\})(?=.)").search
 _METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Prefixes = Mapping[str, str | None]
-"""The prefix of each router by its name; None: it has several."""
+"""The prefix of each router by its name; None: it has several, or one that is no text."""
 _TOGETHER = "# There, the default limits were for each route by itself; here they are for all such routes together."
 
 
@@ -48,14 +49,15 @@ def _below(scope: ast.AST, inner: list[Function]) -> Iterator[ast.AST]:
             yield from _below(node, inner)
 
 
-def made_routers(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each router that is made here, and its prefix."""
+def made_routers(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str | None]]:
+    """Yield the name of each router that is made here, and its prefix; None: that is no text that stands here."""
     for node in nodes:
-        call, name = (node.value, node.targets[0]) if isinstance(node, ast.Assign) else (None, None)
-        if isinstance(call, ast.Call) and isinstance(name, ast.Name) and last(call.func) in ("APIRouter", "Blueprint"):
-            given = given_to(call)
-            prefix = given.get("prefix") or given.get("url_prefix")
-            yield name.id, str(prefix.value) if isinstance(prefix, ast.Constant) else ""
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            name = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(name, ast.Name) and last(node.value.func).endswith(("Router", "Blueprint")):
+                given = given_to(node.value)
+                prefix = given.get("prefix") or given.get("url_prefix") or ast.Constant("")
+                yield name.id, str(prefix.value or "") if isinstance(prefix, ast.Constant) else None
 
 
 class Written(NamedTuple):
@@ -67,8 +69,12 @@ class Written(NamedTuple):
     problem: str  # what is to be checked, or ""
 
 
-def written(decorator: ast.expr, prefixes: Prefixes, whole: Callable[[str], list[str] | None]) -> Iterator[Written]:
-    """Yield the paths of a decorator of a route; `whole` returns all prefixes of a router, as far as they are seen."""
+Seen = Callable[[ast.expr, Prefixes], tuple[str | None, list[str] | None]]
+"""Returns the prefix of what an expression names, and its whole prefixes; None: these are not seen."""
+
+
+def written(decorator: ast.expr, prefixes: Prefixes, seen: Seen) -> Iterator[Written]:
+    """Yield the paths of a decorator of a route."""
     if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
         return
     kind, owner = decorator.func.attr, decorator.func.value
@@ -76,23 +82,23 @@ def written(decorator: ast.expr, prefixes: Prefixes, whole: Callable[[str], list
     path = decorator.args[0] if decorator.args else given.get("path")
     if kind not in (*_METHODS, "route", "api_route"):
         return
-    router = owner.id if isinstance(owner, ast.Name) else ""
-    prefix, problem = prefixes.get(router, ""), ""
     if not isinstance(path, ast.Constant):
         yield Written(decorator, "", "", "this path is no text that stands here: add it to match")
         return
+    text, router, (prefix, below) = str(path.value), ast.unparse(owner), seen(owner, prefixes)
+    if _DEEP(text):
+        yield Written(decorator, "", "", f"no pattern says {text}: add the nearest to match, with '/*' at its end")
+        return
     if prefix is None:
-        yield Written(decorator, "", "", f"{router} has several prefixes here: add the path to match")
+        yield Written(decorator, "", "", f"{router} has no one prefix that is written here: add the path to match")
         return
     methods = [kind.upper()] if kind in _METHODS else ["GET"]
     if isinstance(listed := given.get("methods"), ast.List | ast.Tuple):
         methods = [str(each.value).upper() for each in listed.elts if isinstance(each, ast.Constant)]
-    below = whole(router) if router in prefixes else [""]
-    if below is None:
-        problem = f"{router} may be included below a prefix, which is not seen: check the match of each of its routes"
-    text = str(path.value)
+    problem = f"{router} may be included below a prefix, which is not seen: check the match of each of its routes"
     for each in below or [prefix]:
-        yield Written(decorator, f"{','.join(methods)} {_pattern(each + text) or '/'}", text, problem)
+        pattern = f"{','.join(methods)} {_pattern(each + text) or '/'}"
+        yield Written(decorator, pattern, text, problem if below is None else "")
 
 
 def _pattern(path: str) -> str:

@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from batchlimit.cli.routes import given_to, last, made_routers
+from batchlimit.cli.routes import Prefixes, given_to, last, made_routers
 
 Words = tuple[str, ...]
 LIMITS = "limit", "shared_limit"
@@ -88,6 +88,18 @@ class Inclusions:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                     self._include(path, node, node.func)
+
+    def seen(self, path: Path, owner: ast.expr, known: Prefixes) -> tuple[str | None, list[str] | None]:
+        """Return the prefix of what a file names so, and its whole prefixes (None: as far as they are not seen).
+
+        `known` are the routers that are made where the name stands.
+        """
+        if isinstance(owner, ast.Name) and owner.id in known:
+            return known[owner.id], self.prefixes(path, owner.id)
+        router = self._router(path.resolve(), owner)
+        if router not in self._own:  # an application, if its file is here
+            return "", [""] if router.name else None
+        return self._own[router], self.prefixes(*router)
 
     def prefixes(self, path: Path, name: str, within: tuple[Router, ...] = ()) -> list[str] | None:
         """Return the whole prefixes of a router, which a file makes by a name; None: not all of them are seen."""

@@ -363,7 +363,7 @@ router = APIRouter(prefix="/b")
 def c(request): ...
 """
     done = migrated(tmp_path, text)
-    assert "app.py:5: router has several prefixes here: add the path to match" in done.stderr
+    assert "app.py:5: router has no one prefix that is written here: add the path to match" in done.stderr
     assert "[[rules]]" not in done.stdout
 
 

@@ -121,3 +121,73 @@ def a(request): ...
     done = migrated(tmp_path)
     assert [rule.match for rule in Rules.loads(done.stdout, format="toml")] == [("GET /a",)]
     assert "one may be included below a prefix" in done.stderr
+
+
+IMPORTED = {
+    "shop/__init__.py": """
+app = create_app()
+from shop.auth import bp as auth
+app.register_blueprint(auth, url_prefix="/auth")
+""",
+    "shop/auth/__init__.py": """
+bp = Blueprint("auth", __name__)
+from shop.auth import routes
+""",
+    "shop/auth/routes.py": """
+from shop import app
+from shop.auth import bp
+from elsewhere import router
+@bp.post("/login")
+@limiter.limit("1/hour")
+def login(): ...
+@app.route("/home")
+@limiter.limit("2/hour")
+def home(): ...
+@router.get("/far")
+@limiter.limit("3/hour")
+def far(): ...
+""",
+    "shop/typed.py": """
+typed: APIRouter = APIRouter(prefix="/typed")
+own = UsersRouter(prefix=settings.PREFIX)
+app.include_router(typed, prefix="/v1")
+app.include_router(own, prefix="/v1")
+class Users:
+    router = APIRouter(prefix="/users")
+@typed.get("/a")
+@limiter.limit("4/hour")
+def of_typed(request): ...
+@own.get("/b")
+@limiter.limit("5/hour")
+def of_own(request): ...
+@Users.router.get("/c")
+@limiter.limit("6/hour")
+def of_class(request): ...
+@app.get("/files/{name:path}/meta")
+@limiter.limit("7/hour")
+def meta(request): ...
+""",
+}
+
+
+def test_a_router_that_a_file_imports_or_makes_in_another_way_has_its_prefix_or_is_told(tmp_path: Path) -> None:
+    for name, text in IMPORTED.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = migrated(tmp_path)
+    assert {rule.name: rule.match for rule in Rules.loads(done.stdout, format="toml")} == {
+        "login": ("POST /auth/login",),
+        "home": ("GET /home",),
+        "far": ("GET /far",),
+        "of_typed": ("GET /v1/typed/a",),
+        "of_class": ("GET /c",),
+    }
+    below = "may be included below a prefix, which is not seen: check the match of each of its routes"
+    assert [line.removeprefix(f"{tmp_path}/shop/") for line in done.stderr.splitlines()] == [
+        f"auth/routes.py:11: router {below}",
+        "typed.py:11: own has no one prefix that is written here: add the path to match",
+        "typed.py:13: of_own has a limit, and no route that is written here: add its path as match",
+        f"typed.py:14: Users.router {below}",
+        "typed.py:17: no pattern says /files/{name:path}/meta: add the nearest to match, with '/*' at its end",
+        "typed.py:19: meta has a limit, and no route that is written here: add its path as match",
+    ]
