@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,6 +46,7 @@ _HINTS = {
     "enabled": "pass enabled= to the middleware",
 }
 _ADDRESSES = ("get_remote_address", "get_ipaddr")
+_SETTING = re.compile(r"RATELIMIT_(DEFAULT|APPLICATION|META|GLOBAL)").fullmatch
 _QUIET = ("app", "storage_uri", "override_defaults", "methods", "cost", "scope", "limit_value", "default_limits")
 
 
@@ -106,6 +107,8 @@ class _SourceFile:
                 elif name == "mount":
                     problem = "paths of a mounted application are below a prefix, which is not seen: check their match"
                     self._tell(node, problem)
+            if name := _setting(node):
+                self._tell(node, f"{name} sets limits of all routes: write their rule by hand")
             if isinstance(node, ast.ImportFrom):
                 for name in sorted(self._limits & {each.name for each in node.names}):
                     self._tell(node, f"{name} is a limit that was made elsewhere: write its rule by hand")
@@ -230,7 +233,7 @@ class _SourceFile:
             elif each.arg not in (*_HINTS, *_QUIET, "application_limits"):
                 self._tell(each.value, f"{each.arg} is not moved")
 
-    def _tell(self, node: ast.expr | ast.stmt, problem: str) -> None:
+    def _tell(self, node: Any, problem: str) -> None:
         told = f"{self._path}:{node.lineno}: {problem}"
         if told not in self._found.problems:  # a limit in a variable is read at each of its routes
             self._found.problems.append(told)
@@ -238,3 +241,9 @@ class _SourceFile:
 
 def _called(decorator: ast.expr) -> ast.expr:
     return decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
+def _setting(node: ast.AST) -> str:
+    """Return which setting of limits a name, a text or the name of an argument is; "": none."""
+    said = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "arg", ""))
+    return said if isinstance(said, str) and _SETTING(said) else ""
