@@ -9,8 +9,28 @@ with needed("a file of rules in YAML, not in TOML,", "yaml", "PyYAML"):
     import yaml
 
 
+_MOST = 1_000_000
+"""Parts that a text has at most, where those that aliases stand for are counted each time."""
+
+
 class _Loader(yaml.SafeLoader):
-    """Raises SyntaxProblem for a key that stands twice in one mapping."""
+    """Raises SyntaxProblem for a key that stands twice in one mapping, and for aliases that make a text too large."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._sizes, self._size = dict[int, int](), 0
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        before, event = self._size, self.peek_event()
+        node = super().compose_node(parent, index)
+        if not isinstance(event, yaml.AliasEvent):
+            self._size += 1
+            self._sizes[id(node)] = self._size - before
+            return node
+        self._size += self._sizes.get(id(node), 0)  # 0: it stands in itself
+        if self._size > _MOST:
+            raise SyntaxProblem(f"aliases make it larger than {_MOST:,} parts: write it out", _place(event.start_mark))
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

@@ -226,9 +226,20 @@ def test_all_that_is_wrong_is_told_in_the_order_of_the_file(text: str, problems:
     assert all(says in str(each) for each, (_, says) in zip(found, problems, strict=True))
 
 
-def test_a_bomb_of_aliases_is_read_in_no_time() -> None:
-    levels = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
-    assert "no field 'a0'" in str(error_of(f"a0: &a0 [x]\n{levels}rules: []", "yaml"))
+@pytest.mark.parametrize("level", ["[*a{0}, *a{0}]", "[*a{1}, *a{0}, *a{0}]", "{{<<: [*a{0}, *a{0}]}}"])
+@pytest.mark.parametrize("last", ["rules: *a59", "limits: {a: *a59}", "rules: [{name: a, match: *a59}]"])
+def test_a_bomb_of_aliases_is_refused_in_no_time(level: str, last: str) -> None:
+    levels = "".join(f"a{i}: &a{i} {level.format(i - 1, i)}\n" for i in range(1, 60))
+    problem = "aliases make it larger than 1,000,000 parts: write it out"
+    assert problem in str(error_of(f"a0: &a0 {{x: 1}}\n{levels}{last}", "yaml"))
+
+
+def test_aliases_that_make_no_large_text_are_read() -> None:
+    text = "rules: [&a {name: a, quota: &q 1/s, key: 'a:{ip}', match: /a}, {<<: *a, name: b, key: 'b:{ip}', quota: *q}]"
+    assert [(each.name, each.match, str(each.quota)) for each in Rules.loads(text, format="yaml")] == [
+        ("a", ("/a",), "1/s"),
+        ("b", ("/a",), "1/s"),
+    ]
 
 
 def test_without_pyyaml_the_extra_is_named() -> None:
