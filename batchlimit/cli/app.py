@@ -81,7 +81,7 @@ def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
     try:
         with nullcontext(sys.stdin) if log == "-" else opening(log, "rt", encoding="utf-8", errors="replace") as source:
             result = replay.run(lines(source, bad))
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{log} cannot be unpacked: {error}") from error
     finally:
         gc.set_threshold(*before)

@@ -91,7 +91,9 @@ def test_a_log_may_be_packed_or_come_by_standard_input(run: Run, rules: str, log
         assert json.loads(told)["rules"] == whole["rules"]
 
 
-@pytest.mark.parametrize("damage", [lambda packed: packed[:-20], lambda packed: packed[:12] + b"\xff" * 40])
+@pytest.mark.parametrize(
+    "damage", [lambda packed: packed[:-20], lambda packed: packed[:12] + b"\xff" * 40, lambda packed: b"no" + packed]
+)
 def test_a_packed_log_that_is_damaged_is_named(
     run: Run, rules: str, log: str, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
