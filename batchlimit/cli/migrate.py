@@ -23,11 +23,13 @@ from batchlimit.cli.routes import (
     Written,
     given_to,
     last,
+    listed,
+    methods_of,
     overlaps,
     prefixes_by_function,
     written,
 )
-from batchlimit.cli.sources import LIMITS, Constants, Inclusions, listed
+from batchlimit.cli.sources import LIMITS, Constants, Inclusions
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rules, RulesError
 
@@ -168,9 +170,10 @@ class _SourceFile:
         rule = self._rule(function, call, patterns, number)
         rule.quotas += [quota for quota in quotas if quota not in rule.quotas]
         rule.match += [pattern for pattern in patterns if pattern not in rule.match]
-        if isinstance(methods := given.get("methods"), ast.List | ast.Tuple) and patterns:
-            names = ",".join(str(each.value).upper() for each in methods.elts if isinstance(each, ast.Constant))
+        if (methods := given.get("methods")) is not None and (names := methods_of(methods)):
             rule.match = [f"{names} {pattern.split()[-1]}" for pattern in patterns]
+        elif methods is not None:
+            self._tell(methods, "its methods are no texts that stand here: write them into its match")
         if cost is not None and not isinstance(cost, ast.Constant):
             self._tell(cost, "its cost is a function: name it as cost, and pass functions={...}")
         if isinstance(override, ast.Constant):

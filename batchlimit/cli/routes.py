@@ -27,6 +27,17 @@ def given_to(call: ast.Call) -> dict[str | None, ast.expr]:
     return {each.arg: each.value for each in call.keywords}
 
 
+def listed(given: ast.expr | None) -> list[ast.expr]:
+    """Return what a list, a tuple or a set has, or what is none of them."""
+    return given.elts if isinstance(given, ast.List | ast.Tuple | ast.Set) else [] if given is None else [given]
+
+
+def methods_of(given: ast.expr | None) -> str:
+    """Return the methods of a route or a limit as rules write them; "": they are not all written here."""
+    named = [str(each.value).upper() if isinstance(each, ast.Constant) else "" for each in listed(given)]
+    return ",".join(named) if all(named) else ""
+
+
 def prefixes_by_function(scope: ast.AST, outer: Prefixes | None = None) -> Iterator[tuple[Function, Prefixes]]:
     """Yield each function of a module or a function, with the routers that are known where it stands."""
     inner: list[Function] = []
@@ -92,12 +103,13 @@ def written(decorator: ast.expr, prefixes: Prefixes, seen: Seen) -> Iterator[Wri
     if prefix is None:
         yield Written(decorator, "", "", f"{router} has no one prefix that is written here: add the path to match")
         return
-    methods = [kind.upper()] if kind in _METHODS else ["GET"]
-    if isinstance(listed := given.get("methods"), ast.List | ast.Tuple):
-        methods = [str(each.value).upper() for each in listed.elts if isinstance(each, ast.Constant)]
+    methods = methods_of(given.get("methods", ast.Constant(kind if kind in _METHODS else "GET")))
+    if not methods:
+        yield Written(decorator, "", "", "its methods are no texts that stand here: add them with the path to match")
+        return
     problem = f"{router} may be included below a prefix, which is not seen: check the match of each of its routes"
     for each in below or [prefix]:
-        pattern = f"{','.join(methods)} {_pattern(each + text) or '/'}"
+        pattern = f"{methods} {_pattern(each + text) or '/'}"
         yield Written(decorator, pattern, text, problem if below is None else "")
 
 

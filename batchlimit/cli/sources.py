@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from batchlimit.cli.routes import Prefixes, given_to, last, made_routers
+from batchlimit.cli.routes import Prefixes, given_to, last, listed, made_routers
 
 Words = tuple[str, ...]
 LIMITS = "limit", "shared_limit"
@@ -52,11 +52,6 @@ class Constants(ast.NodeTransformer):
         parts = [each.value for each in (node.left, node.right) if isinstance(each, ast.Constant)]
         is_text = isinstance(node.op, ast.Add) and len(parts) == 2 and all(isinstance(each, str) for each in parts)
         return ast.copy_location(ast.Constant("".join(map(str, parts))), node) if is_text else node
-
-
-def listed(given: ast.expr | None) -> list[ast.expr]:
-    """Return what a list or a tuple has, or what is none of them."""
-    return given.elts if isinstance(given, ast.List | ast.Tuple) else [] if given is None else [given]
 
 
 class Router(NamedTuple):

@@ -501,3 +501,40 @@ limiter = Limiter(get_remote_address, app=app, default_limits=["5/minute"])
         "3: RATELIMIT_DEFAULT sets limits of all routes: write their rule by hand",
         "4: RATELIMIT_APPLICATION sets limits of all routes: write their rule by hand",
     ]
+
+
+def test_methods_are_those_of_any_list_and_what_is_not_all_there_is_told(tmp_path: Path) -> None:
+    text = """
+@app.api_route("/a", methods={"POST"})
+@limiter.limit("1/hour")
+def a(request): ...
+
+@app.api_route("/b", methods=["POST", *MORE])
+@limiter.limit("2/hour")
+def b(request): ...
+
+@app.api_route("/c", methods=OTHER)
+@limiter.limit("3/hour")
+def c(request): ...
+
+@app.route("/d", methods=("GET", "POST"))
+@limiter.limit("4/hour", methods={"POST"})
+def d(): ...
+
+@app.route("/e", methods=["PUT"])
+@limiter.limit("5/hour", methods=OTHER)
+def e(): ...
+"""
+    found, told = moved(tmp_path, text)
+    assert {name: rule.match for name, rule in found.items()} == {
+        "a": ("POST /a",),
+        "d": ("POST /d",),
+        "e": ("PUT /e",),
+    }
+    assert told == [
+        "6: its methods are no texts that stand here: add them with the path to match",
+        "8: b has a limit, and no route that is written here: add its path as match",
+        "10: its methods are no texts that stand here: add them with the path to match",
+        "12: c has a limit, and no route that is written here: add its path as match",
+        "19: its methods are no texts that stand here: write them into its match",
+    ]
