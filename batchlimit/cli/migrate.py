@@ -5,7 +5,7 @@ It runs nothing and guesses nothing. It reports the place of all that the source
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,7 +55,7 @@ _QUIET = ("app", "storage_uri", "override_defaults", "methods", "cost", "scope",
 def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders of Python.", exists=True)]) -> None:
     """Print limits of slowapi and flask-limiter as a file of rules. What cannot be read is told: status 1."""
     found, trees, limits = Found(), dict[Path, ast.Module](), set[str]()
-    for path in sorted({file for each in paths for file in (each.rglob("*.py") if each.is_dir() else [each])}):
+    for path in sorted({file for each in paths for file in _sources(each)}):
         try:
             tree = ast.parse(path.read_bytes(), str(path))
             constants = Constants(tree)
@@ -80,6 +80,14 @@ def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders 
         say(problem)
     if found.problems:
         raise typer.Exit(NOTHING_DONE)
+
+
+def _sources(path: Path) -> Iterator[Path]:
+    """Yield a file, or those of a program in a folder: not what is installed there, nor what is hidden."""
+    for file in path.rglob("*.py") if path.is_dir() else [path]:
+        parts = file.relative_to(path).parts
+        if "site-packages" not in parts and not any(part.startswith(".") for part in parts):
+            yield file
 
 
 class _SourceFile:
@@ -183,9 +191,11 @@ class _SourceFile:
     def _rule(self, function: Function, call: ast.Call, patterns: list[str], cost: int) -> MigratedRule:
         """Return the rule of a limit. Where others share it with another cost, it is one more rule of the same key."""
         given = given_to(call)
-        scope, own = given.get("scope"), given.get("key_func")
+        own, scope = given.get("key_func"), given.get("scope", call.args[1] if len(call.args) > 1 else None)
         is_shared = last(call.func) == "shared_limit" and isinstance(scope, ast.Constant)
         name = key = str(scope.value) if is_shared and isinstance(scope, ast.Constant) else function.name
+        if last(call.func) == "shared_limit" and not is_shared:
+            self._tell(call, "its scope is no text that stands here: let the rules that share it have one key")
         before = self._found.rules.get(name)
         if is_shared and before is not None and before.cost != cost:
             name = f"{name}-{cost}"

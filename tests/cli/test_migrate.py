@@ -538,3 +538,30 @@ def e(): ...
         "12: c has a limit, and no route that is written here: add its path as match",
         "19: its methods are no texts that stand here: write them into its match",
     ]
+
+
+def test_the_scope_of_a_shared_limit_may_stand_without_its_name_and_one_that_is_no_text_is_told(tmp_path: Path) -> None:
+    text = """
+@app.get("/a")
+@limiter.shared_limit("5/minute", "reports")
+def a(request): ...
+
+@app.get("/b")
+@limiter.shared_limit("5/minute", scope="reports")
+def b(request): ...
+
+@app.get("/c")
+@limiter.shared_limit("7/minute", scope=host)
+def c(request): ...
+"""
+    found, told = moved(tmp_path, text)
+    assert {name: rule.match for name, rule in found.items()} == {"reports": ("GET /a", "GET /b"), "c": ("GET /c",)}
+    assert told == ["11: its scope is no text that stands here: let the rules that share it have one key"]
+
+
+@pytest.mark.parametrize("folder", ["venv/lib/python3.11/site-packages/slowapi", ".venv/slowapi", ".git"])
+def test_what_is_installed_in_a_folder_or_hidden_there_is_no_part_of_its_program(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "extension.py").write_text("def (", encoding="utf-8")
+    text = "limiter = Limiter(get_remote_address, default_limits=['9/hour'])"
+    assert (migrated(tmp_path, text).exit_code, migrated(tmp_path, text).stderr) == (0, "")
