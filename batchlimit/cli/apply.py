@@ -1,10 +1,12 @@
 """The commands for files of rules: `rules apply`, and `check` and `diff`, which ask no store."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from batchlimit.admin.terms import wished
 from batchlimit.base.redaction import escaped
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, end, opened, say, show
@@ -53,12 +55,18 @@ def _read(path: Path) -> dict[str, Any]:
         text = decoded(path.read_bytes(), source)
     except OSError as error:
         raise ValueError(f"{source} cannot be read: {error.strerror}") from error
-    data = Loader(text, format_of(source), source, {}).data
-    found = data.get("overrides") if isinstance(data, dict) else None
+    loader = Loader(text, format_of(source), source, {})
+    found = loader.data.get("overrides") if isinstance(loader.data, dict) else None
     if not isinstance(found, dict):
         raise RulesError(
             "there is no table of overrides: names or patterns of keys, each with its quota", source=source
         )
+    for name, wish in found.items():
+        try:
+            wished({str(name): wish}, "", "", time.time())
+        except (ValueError, TypeError) as error:
+            place = loader.place(("overrides", name), of_key=True)
+            raise RulesError(str(error), source=source, line=place.line, column=place.column) from error
     return {str(name): wish for name, wish in found.items()}
 
 

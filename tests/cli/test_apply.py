@@ -67,7 +67,12 @@ def test_what_holds_for_every_key_asks_first(run: Run, admin: Admin, tmp_path: P
     ("text", "name", "told"),
     [
         (TOML, "live.toml", r"'bo\x1bb'"),
-        ('[overrides]\nann = "5/s"\nbob = "5/fortnight"', "live.toml", "'bob': "),
+        ('[overrides]\nann = "5/s"\nbob = "5/fortnight"', "live.toml", "live.toml:3:1: 'bob': quota"),
+        (
+            "overrides:\n  ann: 5/s\n  bob: {quota: 5/s, unti: 1h}",
+            "live.yaml",
+            "live.yaml:3:3: 'bob': an override has no field",
+        ),
         ("[overrides]\nann = ", "live.toml", "live.toml:2: not TOML"),
         ("[limits]", "live.toml", "there is no table of overrides"),
         ("overrides: [", "live.yaml", "not YAML"),
