@@ -25,6 +25,7 @@ from batchlimit.cli.routes import (
     last,
     listed,
     methods_of,
+    named_calls,
     overlaps,
     prefixes_by_function,
     written,
@@ -54,18 +55,19 @@ _QUIET = ("app", "storage_uri", "override_defaults", "methods", "cost", "scope",
 
 def migrate(paths: Annotated[list[Path], typer.Argument(help="Files and folders of Python.", exists=True)]) -> None:
     """Print limits of slowapi and flask-limiter as a file of rules. What cannot be read is told: status 1."""
-    found, trees, limits = Found(), dict[Path, ast.Module](), set[str]()
+    found, trees, limits, limiters = Found(), dict[Path, ast.Module](), set[str](), set[str]()
     for path in sorted({file for each in paths for file in _sources(each)}):
         try:
             tree = ast.parse(path.read_bytes(), str(path))
             constants = Constants(tree)
             trees[path] = constants.visit(tree)
             limits.update(constants.limits)
+            limiters.update(last(name) for name, call in named_calls(ast.walk(tree)) if last(call.func) == "Limiter")
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             found.problems.append(f"{path}: it cannot be read: {error}")
     inclusions = Inclusions(trees)
     for path, tree in trees.items():
-        _SourceFile(path, tree, found, inclusions, limits).read()
+        _SourceFile(path, tree, found, inclusions, limits, limiters).read()
     found.problems += found.differences()
     if text := "\n".join(found.toml()).rstrip():
         print(text)
@@ -91,10 +93,16 @@ def _sources(path: Path) -> Iterator[Path]:
 
 
 class _SourceFile:
-    """Reads one file into `found`; `limits` are the names of those that were read where their files use them."""
+    """Reads one file into `found`.
 
-    def __init__(self, path: Path, tree: ast.Module, found: Found, inclusions: Inclusions, limits: set[str]) -> None:
-        self._path, self._tree, self._found, self._inclusions, self._limits = path, tree, found, inclusions, limits
+    `limits` are the names of those that were read where their files use them, and `limiters` those of Limiters.
+    """
+
+    def __init__(
+        self, path: Path, tree: ast.Module, found: Found, inclusions: Inclusions, limits: set[str], limiters: set[str]
+    ) -> None:
+        self._path, self._tree, self._found, self._inclusions = path, tree, found, inclusions
+        self._limits, self._limiters = limits, limiters
         self._has_slowapi = "slowapi" in {getattr(each, "module", None) for each in ast.walk(tree)}
         self._by_url = set[str]()  # patterns that slowapi counts by URL
         self._read: set[ast.AST] = set()
@@ -112,7 +120,7 @@ class _SourceFile:
             self._tell(function, problem)
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node not in self._read:
-                if (name := node.func.attr) in (*LIMITS, "exempt"):  # it decorates no function here
+                if (name := node.func.attr) in (*LIMITS, "exempt") and self._is_of_limiter(node.func):  # no decorator
                     self._tell(node, f"{name} is applied in a way that is not read: write its rule by hand")
                 elif name == "mount":
                     problem = "paths of a mounted application are below a prefix, which is not seen: check their match"
@@ -136,11 +144,11 @@ class _SourceFile:
             self._tell(call, "application: slowapi asks it for routes alone that have no limit of their own")
 
     def _function(self, function: Function, prefixes: Prefixes) -> None:
-        words = [last(_called(each)) for each in function.decorator_list]
+        called = [_called(each) for each in function.decorator_list]
         self._read.update(function.decorator_list)
-        if "request_filter" in words:
+        if "request_filter" in map(last, called):
             self._tell(function, f"{function.name} exempts requests: add it to exempt, and pass functions={{...}}")
-        is_exempt = "exempt" in words
+        is_exempt = any(last(each) == "exempt" and self._is_of_limiter(each) for each in called)
         seen = partial(self._inclusions.seen, self._path)
         paths = [path for each in function.decorator_list for path in written(each, prefixes, seen)]
         patterns = [path.pattern for path in paths if path.pattern]
@@ -226,6 +234,11 @@ class _SourceFile:
             rule.replaces = False
         if rules:
             self._tell(function, f"{function.name} is read in part, so its rule does not replace the default limits")
+
+    def _is_of_limiter(self, name: ast.expr) -> bool:
+        """Whether a name such as `limiter.exempt` is of a limiter, and not of a query or another extension."""
+        owner = last(name.value) if isinstance(name, ast.Attribute) else ""
+        return owner in self._limiters or "limit" in owner.lower()
 
     def _quotas(self, given: ast.expr | None) -> list[str]:
         found = []

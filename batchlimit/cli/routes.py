@@ -60,15 +60,20 @@ def _below(scope: ast.AST, inner: list[Function]) -> Iterator[ast.AST]:
             yield from _below(node, inner)
 
 
-def made_routers(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str | None]]:
-    """Yield the name of each router that is made here, and its prefix; None: that is no text that stands here."""
+def named_calls(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.Call]]:
+    """Yield each call that makes what a name stands for, after the name."""
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
-            name = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-            if isinstance(name, ast.Name) and last(node.value.func).endswith(("Router", "Blueprint")):
-                given = given_to(node.value)
-                prefix = given.get("prefix") or given.get("url_prefix") or ast.Constant("")
-                yield name.id, str(prefix.value or "") if isinstance(prefix, ast.Constant) else None
+            yield node.target if isinstance(node, ast.AnnAssign) else node.targets[0], node.value
+
+
+def made_routers(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str | None]]:
+    """Yield the name of each router that is made here, and its prefix; None: that is no text that stands here."""
+    for name, call in named_calls(nodes):
+        if isinstance(name, ast.Name) and last(call.func).endswith(("Router", "Blueprint")):
+            given = given_to(call)
+            prefix = given.get("prefix") or given.get("url_prefix") or ast.Constant("")
+            yield name.id, str(prefix.value or "") if isinstance(prefix, ast.Constant) else None
 
 
 class Written(NamedTuple):

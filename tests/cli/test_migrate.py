@@ -565,3 +565,27 @@ def test_what_is_installed_in_a_folder_or_hidden_there_is_no_part_of_its_program
     (tmp_path / folder / "extension.py").write_text("def (", encoding="utf-8")
     text = "limiter = Limiter(get_remote_address, default_limits=['9/hour'])"
     assert (migrated(tmp_path, text).exit_code, migrated(tmp_path, text).stderr) == (0, "")
+
+
+def test_what_queries_and_other_extensions_call_limit_and_exempt_is_none_of_a_limiter(tmp_path: Path) -> None:
+    text = """
+csrf = CSRFProtect(app)
+guard: Limiter = Limiter(get_remote_address)
+
+@app.post("/hook")
+@csrf.exempt
+@guard.limit("5/minute")
+def hook():
+    return session.query(Item).offset(1).limit(10).all() + query.limit(size)
+
+@app.get("/health")
+@guard.exempt
+def health(): ...
+
+csrf.exempt(blueprint)
+guard.exempt(blueprint)
+"""
+    found, told = moved(tmp_path, text)
+    assert {name: rule.match for name, rule in found.items()} == {"hook": ("POST /hook",)}
+    assert migrated(tmp_path, text).stdout.startswith('exempt = ["GET /health"]\n')
+    assert told == ["16: exempt is applied in a way that is not read: write its rule by hand"]
