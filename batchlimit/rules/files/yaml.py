@@ -21,7 +21,8 @@ class _Loader(yaml.SafeLoader):
         self._sizes, self._size = dict[int, int](), 0
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
-        before, event = self._size, self.peek_event()
+        before = self._size
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         node = super().compose_node(parent, index)
         if not isinstance(event, yaml.AliasEvent):
             self._size += 1
@@ -74,5 +75,5 @@ def _part(node: yaml.Node | None, part: str | int, of_key: bool) -> tuple[yaml.N
     return None, None
 
 
-def _place(mark: yaml.Mark | None) -> Position:
+def _place(mark: Any) -> Position:
     return Position(mark.line + 1, mark.column + 1) if mark else Position(None, None)
