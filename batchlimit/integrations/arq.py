@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from batchlimit.base.lazy import needed
 
@@ -16,7 +16,7 @@ from batchlimit.quota.template import Cost, Key
 
 __all__ = ["limited"]
 
-Job = Callable[..., Awaitable[Any]]
+Job = TypeVar("Job", bound=Callable[..., Awaitable[Any]])
 _SOON = 0.1
 """Seconds within which a job counts as new that begins when it was to."""
 
@@ -62,6 +62,6 @@ def limited(
                     raise Retry(defer=seconds)
             return await job(context, *args, **kwargs)
 
-        return run
+        return run  # type: ignore[return-value]
 
     return decorate

@@ -1,7 +1,7 @@
 """Jobs of arq under one limit, on a real Redis."""
 
 import asyncio
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from arq import create_pool, func
@@ -29,11 +29,9 @@ def test_each_job_runs_once_and_none_of_its_tries_is_used_up(valkey: Server, pre
             async def mail(ctx: dict[str, Any], number: int, to: str) -> None:
                 ran.append((number, ctx["job_try"]))
 
-            coroutine: Any = mail
-
             jobs = [await pool.enqueue_job("mail", number, to="ann") for number in range(60)]
             worker = Worker(
-                [func(coroutine, name="mail", max_tries=1)],
+                [func(mail, name="mail", max_tries=1)],
                 queue_name=prefix,
                 redis_pool=pool,
                 burst=True,
@@ -48,3 +46,11 @@ def test_each_job_runs_once_and_none_of_its_tries_is_used_up(valkey: Server, pre
 
     assert asyncio.run(main()) == 60
     assert sorted(ran) == [(number, 1) for number in range(60)]
+
+
+def test_a_job_keeps_its_types() -> None:
+    @limited(AsyncRateLimiter.from_url("memory://", "1/s"))
+    async def double(context: dict[Any, Any], number: int) -> int:
+        return 2 * number
+
+    assert assert_type(asyncio.run(double({}, 2)), int) == 4
