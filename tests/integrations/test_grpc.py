@@ -2,6 +2,7 @@
 
 import gc
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -9,11 +10,19 @@ import grpc
 import grpc.aio
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, Partitions
-from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, by_metadata, by_method
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
+from batchlimit.integrations.grpc import (
+    AsyncConcurrencyInterceptor,
+    ConcurrencyInterceptor,
+    RateLimitInterceptor,
+    by_metadata,
+    by_method,
+)
+from batchlimit.rules import Rule
 from tests.awaiting import awaited
 from tests.integrations.service import KINDS
-from tests.integrations.stage import Recording, SetUp, on_asyncio, threaded
+from tests.integrations.stage import Recording, SetUp, on_asyncio, server, threaded
+from tests.sync.stage import ARRIVAL, until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -150,6 +159,30 @@ def test_health_checks_pass_by(stage: SetUp) -> None:
         scene.gate.open()
         assert held.answers() == ["hold"]
         assert scene.statistics.bypassed == 1
+
+
+def test_a_handler_that_goes_on_by_a_callback_keeps_no_worker() -> None:
+    def watch(request: bytes, context: Any, send: Callable[[bytes], None]) -> None:
+        send(b"serving")
+
+    watch.experimental_non_blocking = True  # type: ignore[attr-defined]  # as Watch of grpcio-health-checking
+    methods: dict[str, Any] = {
+        "Watch": grpc.unary_stream_rpc_method_handler(watch),
+        "Check": grpc.unary_unary_rpc_method_handler(lambda request, context: b"well"),
+    }
+    limiter = ConcurrencyLimiter(Recording(9))
+    rules = RateLimitInterceptor("memory://", [Rule("all", "1000/s", key="all")])
+    handler = grpc.method_handlers_generic_handler("Health", methods)
+    with server(False, handler, ConcurrencyInterceptor(limiter), rules, workers=1) as address:
+        with grpc.insecure_channel(address) as channel:
+            watch_it: Any = channel.unary_stream("/Health/Watch")
+            watches = [watch_it(b"") for _ in range(3)]
+            assert [next(each) for each in watches] == [b"serving"] * 3
+            check: Any = channel.unary_unary("/Health/Check")
+            assert check(b"", timeout=ARRIVAL) == b"well"
+            until(lambda: limiter.statistics().in_flight == 3)
+        until(lambda: limiter.statistics().in_flight == 0)
+    limiter.close()
 
 
 def test_a_plain_function_is_no_handler_on_asyncio() -> None:

@@ -82,18 +82,19 @@ def served(handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -
     grpcio is to believe that requests stream: it then runs a handler whose client left before a worker took the call.
     Else it would silently drop that, and nobody would learn of the end.
     """
-    answered, read = run or function_of(handler), handler.request_deserializer
+    function = function_of(handler)
+    answered, read = run or function, handler.request_deserializer
 
-    def respond(requests: Iterator[Any], context: Any) -> Any:
+    def respond(requests: Iterator[Any], context: Any, *callback: Any) -> Any:
         if handler.request_streaming:
-            return answered(requests, context)
+            return answered(requests, context, *callback)
         for request in requests:  # grpcio raises here if the client has disconnected
             try:
                 only = request if read is None else read(request)
             except Exception as error:  # noqa: BLE001  it is the client's, or the application's
                 log_event("web.unreadable", "a request cannot be read", error=error)
                 return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")
-            return answered(only, context)
+            return answered(only, context, *callback)
         return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
 
     def unary(requests: Iterator[Any], context: Any) -> Any:
@@ -108,15 +109,22 @@ def served(handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -
         finally:
             end.tell(error, gone=not context.is_active())
 
-    def stream(requests: Iterator[Any], context: Any) -> Iterator[Any]:
+    def stream(requests: Iterator[Any], context: Any, *callback: Any) -> Iterator[Any] | None:
         end = begin(context)
-        return _Responses(lambda: respond(requests, context), context, end)
+        if not callback:  # where there is one, the handler returns at once, and keeps no worker
+            return _Responses(lambda: respond(requests, context), context, end)
+        if not context.add_callback(lambda: end.tell(None, gone=True)):
+            end.tell(None, gone=True)
+        respond(requests, context, *callback)
+        return None
 
+    serve: Any = stream if handler.response_streaming else unary
+    if run is None and getattr(function, "experimental_non_blocking", False):  # as that of health checks
+        serve.experimental_non_blocking = True
+        serve.experimental_thread_pool = getattr(function, "experimental_thread_pool", None)
     # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
     # server can then never stop.
-    return streaming(
-        handler, stream if handler.response_streaming else unary, read if handler.request_streaming else None
-    )
+    return streaming(handler, serve, read if handler.request_streaming else None)
 
 
 class _Responses:
