@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_901,
-    "functions": 3_542,
+    "lines": 47_996,
+    "functions": 3_550,
     "files": 310,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
