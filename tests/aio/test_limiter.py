@@ -1,6 +1,7 @@
 """The public face of the asyncio API: what each method says and does, one caller at a time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -121,44 +122,26 @@ async def test_it_works_on_a_client_that_the_caller_made_and_keeps(valkey: Serve
     await client.aclose()
 
 
-@pytest.mark.real_time
 @pytest.mark.usefixtures("far_away")
-async def test_on_a_real_server(valkey: Server, prefix: str) -> None:
-    async with AsyncRateLimiter.from_url(
-        valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
-    ) as limiter:
-        assert [await limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
-        assert (await limiter.peek(KEY)).remaining == 0
-        assert (await limiter.decide(KEY)).source == "denied"
-
-
-@pytest.mark.usefixtures("far_away")
-def test_it_shares_buckets_with_the_threaded_api(valkey: Server, prefix: str) -> None:
-    async def spend() -> int:
-        async with AsyncRateLimiter.from_url(
-            valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0
-        ) as limiter:
-            return sum([await limiter.try_acquire(KEY) for _ in range(60)])
-
-    assert asyncio.run(spend()) == 60
-    with RateLimiter.from_url(valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0) as limiter:
-        assert sum(limiter.try_acquire(KEY) for _ in range(60)) == 40
-
-
-@pytest.mark.usefixtures("far_away")
-def test_both_apis_share_a_memory_store() -> None:
+@pytest.mark.parametrize("where", ["memory", "valkey"])
+def test_both_apis_share_the_buckets_of_a_store(valkey: Server, prefix: str, where: str) -> None:
     store = MemoryStore()
 
+    def made(kind: Any) -> Any:
+        if where == "memory":
+            return kind(store, HUNDRED)
+        return kind.from_url(valkey.url, HUNDRED, prefix=prefix, connect_timeout=30.0, deadline=30.0)
+
     async def spend() -> int:
-        async with AsyncRateLimiter(store, HUNDRED) as limiter:
+        async with made(AsyncRateLimiter) as limiter:
             return sum([await limiter.try_acquire(KEY) for _ in range(60)])
 
     assert asyncio.run(spend()) == 60
-    with RateLimiter(store, HUNDRED) as limiter:
+    with made(RateLimiter) as limiter:
         assert sum(limiter.try_acquire(KEY) for _ in range(60)) == 40
 
 
-async def test_a_store_of_ones_own_may_raise_anything() -> None:
+async def test_a_store_of_ones_own_may_raise_anything_in_every_call() -> None:
     async def fail() -> None:
         raise LookupError("no such thing")
 
@@ -168,15 +151,6 @@ async def test_a_store_of_ones_own_may_raise_anything() -> None:
     with pytest.raises(StoreUnavailable, match="the store failed: LookupError: no such thing"):
         await limiter.decide(KEY)
     stage.before = nothing
-    assert await limiter.try_acquire(KEY)
-
-
-async def test_a_store_of_ones_own_may_fail_in_every_call() -> None:
-    async def fail() -> None:
-        raise LookupError("no such thing")
-
-    stage = Stage()
-    limiter = limiter_on(stage)
     await limiter.acquire(KEY)
     await asyncio.sleep(5.0)
     stage.before_back = fail

@@ -78,16 +78,11 @@ def test_a_refund_that_overtakes_an_ask_refuses_nobody(limiter: RateLimiter, sta
 # Telling
 
 
-def test_a_with_statement_closes_it(stage: Stage) -> None:
-    with RateLimiter(stage, HUNDRED) as limiter:
-        assert limiter.try_acquire(KEY)
+def test_a_with_statement_closes_it_and_hides_no_error(stage: Stage) -> None:
+    with pytest.raises(ZeroDivisionError), RateLimiter(stage, HUNDRED) as limiter:
+        raise ZeroDivisionError
     with pytest.raises(LimiterClosed):
         limiter.try_acquire(KEY)
-
-
-def test_a_with_statement_hides_no_error(stage: Stage) -> None:
-    with pytest.raises(ZeroDivisionError), RateLimiter(stage, HUNDRED):
-        raise ZeroDivisionError
 
 
 # Opening
