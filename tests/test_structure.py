@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_996,
-    "functions": 3_550,
-    "files": 310,
+    "lines": 47_886,
+    "functions": 3_537,
+    "files": 308,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
 }

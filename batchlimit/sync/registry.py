@@ -12,9 +12,8 @@ from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import run
 from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event
-from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry
+from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry, RuleReader
 from batchlimit.keyspace.keyspace import Keyspace
-from batchlimit.keyspace.rule_reader import RuleReader
 from batchlimit.quota.key import check_key
 from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options

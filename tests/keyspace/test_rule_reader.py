@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit.base.steps import run
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.rule_reader import RuleReader
+from batchlimit.keyspace.base_registry import RuleReader
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.override import NotUnderstood
 
