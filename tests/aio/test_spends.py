@@ -22,7 +22,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from batchlimit.stores.protocols import Sent
 from tests.aio.loop import run, virtual_loop
-from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on, read
+from tests.aio.stage import KEY, TEN, Gate, Stage, away, limiter_on, nothing, read
 from tests.servers import Server
 from tests.sync.stage import Clock
 
@@ -285,10 +285,6 @@ async def test_buckets_that_cannot_be_served_together_are_asked_one_by_one() -> 
     assert await all_of(limiter, "de") == [True] * 2
     assert till.calls[1:] == [[["d"]], [["e"]]]
     assert limiter.statistics().failures == 0
-
-
-async def nothing() -> None:
-    """What a till does unless told."""
 
 
 async def test_callers_ask_again_after_a_signal_handler_raised_while_their_call_was_sent() -> None:

@@ -12,7 +12,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.testing import frozen_limits
 from tests.apis.blocking import Api
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, spend, start, until
 
 SLOW = 0.001
 HUNDRED = Quota(SLOW, 100)
@@ -22,14 +22,6 @@ HUNDRED = Quota(SLOW, 100)
 def limiter(api: Api, stage: Stage, clock: Clock, without_refresher: None) -> Any:
     """A hundred tokens, and no more leased than callers ask for."""
     return api(stage, HUNDRED, sizer=FixedBatch(1), clock=clock)
-
-
-def left(limiter: Any) -> int:
-    """How many tokens there are, found out by spending them."""
-    spent = 0
-    while limiter.try_acquire(KEY):
-        spent += 1
-    return spent
 
 
 @pytest.mark.parametrize(
@@ -47,14 +39,14 @@ def test_what_it_really_was_is_charged(limiter: Any, cost: int, actual: int | No
         if actual is not None:
             reservation.settle(actual)
             assert reservation.settled
-    assert left(limiter) == remaining
+    assert spend(limiter) == remaining
 
 
 @pytest.mark.parametrize(("on_error", "remaining"), [("keep", 60), ("refund", 100)])
 def test_an_exception_keeps_the_estimate_or_takes_it_back(limiter: Any, on_error: str, remaining: int) -> None:
     with pytest.raises(LookupError, match="mine"), limiter.reserve(KEY, 40, on_error=on_error):
         raise LookupError("mine")
-    assert left(limiter) == remaining
+    assert spend(limiter) == remaining
 
 
 def test_an_exception_after_settling_changes_nothing(limiter: Any) -> None:
@@ -65,7 +57,7 @@ def test_an_exception_after_settling_changes_nothing(limiter: Any) -> None:
 
     with pytest.raises(LookupError):
         fail()
-    assert left(limiter) == 90
+    assert spend(limiter) == 90
 
 
 def test_the_blocks_own_error_is_the_one_to_be_seen(limiter: Any, stage: Stage, clock: Clock) -> None:
@@ -87,7 +79,7 @@ def test_settling_twice_is_an_error_and_charges_once(limiter: Any, again: int) -
         reservation.settle(10)
         with pytest.raises(RuntimeError, match="was settled before"):
             reservation.settle(again)
-    assert left(limiter) == 90
+    assert spend(limiter) == 90
 
 
 def test_after_the_block_it_is_neither_settled_nor_entered(limiter: Any) -> None:
@@ -98,7 +90,7 @@ def test_after_the_block_it_is_neither_settled_nor_entered(limiter: Any) -> None
         reservation.settle(10)
     with pytest.raises(RuntimeError, match="was settled before"), reservation:
         pytest.fail("it was entered")
-    assert left(limiter) == 60
+    assert spend(limiter) == 60
 
 
 @pytest.mark.parametrize(
@@ -120,7 +112,7 @@ def test_what_it_cannot_have_been_is_named_and_may_be_corrected(
         with pytest.raises(error, match=message):
             reservation.settle(actual)
         reservation.settle(10)
-    assert left(limiter) == 90
+    assert spend(limiter) == 90
 
 
 @pytest.mark.parametrize("actual", [10, 60])
@@ -135,7 +127,7 @@ def test_settling_after_close_says_so(limiter: Any, actual: int) -> None:
 def test_what_is_to_happen_on_an_error_is_one_of_two(limiter: Any, on_error: Any) -> None:
     with pytest.raises(ValueError, match="on_error must be 'keep' or 'refund', not"):
         limiter.reserve(KEY, 40, on_error=on_error)
-    assert left(limiter) == 100
+    assert spend(limiter) == 100
 
 
 # Estimates that were too low

@@ -240,10 +240,7 @@ def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock) -> Non
                 break
             through[0] += 1
         assert through[0] == 200
-        spent = 0
-        while limiter.try_acquire("a"):
-            spent += 1
-        assert spent == 100
+        assert sum(limiter.try_acquire("a") for _ in range(101)) == 100
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from batchlimit import Quota, RateLimiter
 from batchlimit.stores import RedisStore
 from tests.servers import Server
-from tests.sync.stage import KEY, process, said
+from tests.sync.stage import process, said, spend
 
 THOUSAND = Quota(0.001, 1000)
 
@@ -15,10 +15,7 @@ pytestmark = pytest.mark.usefixtures("far_away")
 def rest(store: RedisStore) -> int:
     """What is left in the bucket, spent to the last token."""
     with RateLimiter(store, THOUSAND) as last:
-        spent = 0
-        while last.try_acquire(KEY):
-            spent += 1
-    return spent
+        return spend(last)
 
 
 def test_workers_that_are_forked_from_a_used_limiter_share_the_burst_with_it(
@@ -91,7 +88,7 @@ def test_processes_that_make_a_limiter_of_their_own_share_the_burst(
     valkey: Server, valkey_store: RedisStore, prefix: str, method: str
 ) -> None:
     program = f"""
-    from tests.life.workers import spend as work
+    from tests.life.workers import spend_all as work
     if __name__ == "__main__":
         limiter = limiter_of("0.001/s burst 1000")
         limiter.acquire(KEY)

@@ -10,19 +10,8 @@ import pytest
 from batchlimit import ConcurrencyLimited, LimiterClosed
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Permit, Sample
 from batchlimit.laws import AIMD, Fixed, Vegas
+from tests.apis.test_concurrency import SECOND, Clock
 from tests.sync.stage import in_child
-
-SECOND = 1_000_000_000
-
-
-class Clock:
-    """ns that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000 * SECOND
-
-    def __call__(self) -> int:
-        return self.now
 
 
 def keys_of(limiter: KeyedConcurrencyLimiter) -> int:
