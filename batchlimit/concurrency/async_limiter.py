@@ -151,9 +151,14 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
     """
 
     def acquire(
-        self, partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> AsyncPermit:  # fmt: skip
+        self,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> AsyncPermit:
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:

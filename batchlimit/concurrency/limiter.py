@@ -30,11 +30,18 @@ class BaseLimiter(Unique):
     _instead = "make one in each process: each limits itself"
 
     def __init__(
-        self, law: Law | None = None,
-        *, partitions: Partitions | None = None, queue: Queue = NO_QUEUE, classify: Classify = classify,
-        bypass: Bypass | None = None, watchers: Sequence[Watcher] = (), every: float = 30.0,
-        shedding: Shedding | None = None, clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:  # fmt: skip
+        self,
+        law: Law | None = None,
+        *,
+        partitions: Partitions | None = None,
+        queue: Queue = NO_QUEUE,
+        classify: Classify = classify,
+        bypass: Bypass | None = None,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        shedding: Shedding | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         of_kind("partitions", partitions, Partitions | None, 'like Partitions({"live": 0.5})')
         of_kind("queue", queue, Queue, "like Queue(100)")
         options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
@@ -132,9 +139,14 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
     """
 
     def acquire(
-        self, partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> Permit:  # fmt: skip
+        self,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permit:
         """Return a permit, at once or when it is this caller's turn.
 
         Args:
@@ -163,9 +175,16 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         return permit
 
     def acquire_later(
-        self, admitted: Admitted, refused: Refused, partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> Permit | None:  # fmt: skip
+        self,
+        admitted: Admitted,
+        refused: Refused,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permit | None:
         """Return a permit at once, if there is room; else return None, wait without a thread, and be called back.
 
         Args:

@@ -27,9 +27,15 @@ from batchlimit.integrations import starlette
 from batchlimit.integrations.starlette import RefusedRequest, RefusedWebSocket, add_exception_handlers
 
 __all__ = [
-    "RateLimitMiddleware", "RefusedRequest", "RefusedWebSocket", "add_exception_handlers", "add_rate_limits",
-    "decisions", "limited", "responses",
-]  # fmt: skip
+    "RateLimitMiddleware",
+    "RefusedRequest",
+    "RefusedWebSocket",
+    "add_exception_handlers",
+    "add_rate_limits",
+    "decisions",
+    "limited",
+    "responses",
+]
 _WRITTEN = "dependencies=[Depends(limited(...))]"
 _no_dependency = partial(no_decorator, "is a dependency", f"give the route {_WRITTEN}")
 

@@ -133,9 +133,14 @@ class Limits(Extension[Flask, LimiterSource]):
     _current = staticmethod(current_app._get_current_object)  # type: ignore[attr-defined]
 
     def __init__(
-        self, limiter: LimiterSource | None, rules: RulesSource, app: Flask | None = None,
-        *, identify: Identify[FlaskRequest] | None = None, **options: Unpack[WebOptions],
-    ) -> None:  # fmt: skip
+        self,
+        limiter: LimiterSource | None,
+        rules: RulesSource,
+        app: Flask | None = None,
+        *,
+        identify: Identify[FlaskRequest] | None = None,
+        **options: Unpack[WebOptions],
+    ) -> None:
         now = rules_of(rules)
         self._routes = RouteRules(now)
         self._bare: set[Callable[..., object]] = set()

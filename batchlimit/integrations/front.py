@@ -47,12 +47,23 @@ class _Front(Generic[E]):
     """What both APIs share: the rules of a face, and what is made of its other arguments."""
 
     def __init__(
-        self, enforcer: type[E], supply: Callable[..., Any], source: Any, rules: RulesSource,
-        *, identify: Callable[..., object] | None = None, messages: Rules | Iterable[Rule] = (),
-        limit_preflight: bool = False, headers: Form | Fields = "draft-11", proxies: TrustedProxies | None = None,
-        ipv6_prefix: int = 56, unidentified: Unidentified = "refuse", checks: ChecksSetting = True,
-        enabled: bool = True, **unknown: object,
-    ) -> None:  # fmt: skip
+        self,
+        enforcer: type[E],
+        supply: Callable[..., Any],
+        source: Any,
+        rules: RulesSource,
+        *,
+        identify: Callable[..., object] | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        headers: Form | Fields = "draft-11",
+        proxies: TrustedProxies | None = None,
+        ipv6_prefix: int = 56,
+        unidentified: Unidentified = "refuse",
+        checks: ChecksSetting = True,
+        enabled: bool = True,
+        **unknown: object,
+    ) -> None:
         for name in unknown:
             near = get_close_matches(name, WebOptions.__annotations__, 1)
             meant = "write Rules([...], exempt=...)" if name == "exempt" else near and f"did you mean {near[0]!r}?"

@@ -134,9 +134,13 @@ class Fields:
     """
 
     def __init__(
-        self, form: Form = "draft-11", secret: bytes | None = None,
-        *, chance: Callable[[], float] = random.random, wall: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+        self,
+        form: Form = "draft-11",
+        secret: bytes | None = None,
+        *,
+        chance: Callable[[], float] = random.random,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         if form not in get_args(Form):
             raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
         self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")

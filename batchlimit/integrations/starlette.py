@@ -25,9 +25,16 @@ with needed(__name__, "starlette", "Starlette"):
     from starlette.websockets import WebSocket, WebSocketState
 
 __all__ = [
-    "RateLimitMiddleware", "RefusedRequest", "RefusedWebSocket", "RouteLimit", "RouteLimitMiddleware",
-    "add_exception_handlers", "add_rate_limits", "charge_request", "decisions",
-]  # fmt: skip
+    "RateLimitMiddleware",
+    "RefusedRequest",
+    "RefusedWebSocket",
+    "RouteLimit",
+    "RouteLimitMiddleware",
+    "add_exception_handlers",
+    "add_rate_limits",
+    "charge_request",
+    "decisions",
+]
 
 
 class RefusedRequest(HTTPException):

@@ -45,9 +45,14 @@ class LimitedRun:
     """
 
     def __init__(
-        self, limiter: AsyncRateLimiter, key: Key = "{task}",
-        *, cost: Cost = 1, longest: float = 600.0, source: ScheduleSource | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        limiter: AsyncRateLimiter,
+        key: Key = "{task}",
+        *,
+        cost: Cost = 1,
+        longest: float = 600.0,
+        source: ScheduleSource | None = None,
+    ) -> None:
         self._limit, self._source = AsyncTaskLimit(limiter, key, cost, longest), source
 
     def __repr__(self) -> str:

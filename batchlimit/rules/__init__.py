@@ -11,6 +11,17 @@ from batchlimit.rules.rule import Rule, RulesError, Statuses
 from batchlimit.rules.rules import Rules
 
 __all__ = [
-    "Applicable", "Applied", "Explanation", "Match", "Request", "Rule", "RuleFile", "Rules", "RulesError", "Statuses",
-    "Template", "Unmade", "Verdict",
-]  # fmt: skip
+    "Applicable",
+    "Applied",
+    "Explanation",
+    "Match",
+    "Request",
+    "Rule",
+    "RuleFile",
+    "Rules",
+    "RulesError",
+    "Statuses",
+    "Template",
+    "Unmade",
+    "Verdict",
+]

@@ -71,10 +71,14 @@ class RuleFile(Unique):
     _instead = "make one in each process, from the same path"
 
     def __init__(
-        self, path: str | PathLike[str],
-        *, watch: bool = False, interval: float = 1.0, functions: Functions = MappingProxyType({}),
+        self,
+        path: str | PathLike[str],
+        *,
+        watch: bool = False,
+        interval: float = 1.0,
+        functions: Functions = MappingProxyType({}),
         identities: Iterable[str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path, self._watch, self._functions = fspath(path), watch, functions
         self._interval = between("interval (seconds)", interval, 0.0, 86_400.0, "(]")  # a day at most
         self._identities = None if identities is None else tuple(identities)

@@ -36,10 +36,15 @@ class RulesError(ValueError):
     """
 
     def __init__(
-        self, problem: str,
-        *, source: str | None = None, rule: str | None = None, field: str | None = None, line: int | None = None,
+        self,
+        problem: str,
+        *,
+        source: str | None = None,
+        rule: str | None = None,
+        field: str | None = None,
+        line: int | None = None,
         column: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.source, self.rule, self.field = source, rule, field
@@ -157,10 +162,18 @@ class Rule:
 
     # Written by hand, so that a quota may be a text coming in and is a Quota for everyone who reads it.
     def __init__(
-        self, name: str, quota: Quota | str,
-        *, key: str, match: str | Sequence[str] | None = "*", cost: RuleCost = 1, charge: ChargeSetting = None,
-        on_failure: FailurePolicy | Kind | None = None, mode: Mode = "enforce", replaces: str | Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        quota: Quota | str,
+        *,
+        key: str,
+        match: str | Sequence[str] | None = "*",
+        cost: RuleCost = 1,
+        charge: ChargeSetting = None,
+        on_failure: FailurePolicy | Kind | None = None,
+        mode: Mode = "enforce",
+        replaces: str | Sequence[str] = (),
+    ) -> None:
         given: dict[str, object] = {"name": name, "quota": quota, "key": key, "match": match, "cost": cost}
         given |= {"charge": charge, "on_failure": on_failure, "mode": mode, "replaces": replaces}
         for field, value in given.items():

@@ -28,7 +28,20 @@ else:  # where __getattr__ would hide a name that there is not
     )
 
 __all__ = [
-    "AsyncFakeLimiter", "AsyncFaultStore", "FakeLimiter", "FaultStore", "FrozenLimits", "Script", "assert_limited",
-    "check_store", "fake_async_limiter", "fake_limiter", "fresh_prefix", "frozen_limits", "isolated_limits",
-    "limiting_off", "limiting_on", "store_rules",
-]  # fmt: skip
+    "AsyncFakeLimiter",
+    "AsyncFaultStore",
+    "FakeLimiter",
+    "FaultStore",
+    "FrozenLimits",
+    "Script",
+    "assert_limited",
+    "check_store",
+    "fake_async_limiter",
+    "fake_limiter",
+    "fresh_prefix",
+    "frozen_limits",
+    "isolated_limits",
+    "limiting_off",
+    "limiting_on",
+    "store_rules",
+]

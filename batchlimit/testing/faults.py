@@ -78,10 +78,14 @@ class Faulty(FaultyCalls, Generic[S]):
     """Makes the store that answers where the test names none."""
 
     def __init__(
-        self, make: Callable[[], S] | None = None,
-        *, down: bool | int = False, slow: float = 0.0, loses_state: bool | int = False,
+        self,
+        make: Callable[[], S] | None = None,
+        *,
+        down: bool | int = False,
+        slow: float = 0.0,
+        loses_state: bool | int = False,
         loses_replies: bool | int = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.down, self.slow, self.loses_state, self.loses_replies = down, slow, loses_state, loses_replies
         self._make: Callable[[], S] = make or self._memory
         self._forget()

@@ -31,9 +31,13 @@ class Fleet:
     """Limiter instances, and the time in which they live. Leases are as long as for such a round trip (s)."""
 
     def __init__(
-        self, quotas: Mapping[str, Quota], instances: int, round_trip: float, seed: int,
+        self,
+        quotas: Mapping[str, Quota],
+        instances: int,
+        round_trip: float,
+        seed: int,
         called: Callable[[str], None] = lambda _key: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.random = random.Random(seed)
         self._now = [0.0]
         clock: Any = partial(getitem, self._now, 0)  # a function of Python's own would take twice as long

@@ -50,9 +50,15 @@ class Replay:
     """Rules, instances of which one gets each request, and a log; `is_exact`: reservoirs decide all."""
 
     def __init__(
-        self, rules: Rules, instances: int = 4, by: Spread = Spread.RANDOM,
-        *, round_trip: float = 0.001, seed: int = 1, is_exact: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        rules: Rules,
+        instances: int = 4,
+        by: Spread = Spread.RANDOM,
+        *,
+        round_trip: float = 0.001,
+        seed: int = 1,
+        is_exact: bool = False,
+    ) -> None:
         self._rules, self._instances, self._by, self._is_exact = rules, instances, by, is_exact
         self._sample = CallSample()
         self._fleet = Fleet(

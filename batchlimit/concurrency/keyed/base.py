@@ -23,11 +23,18 @@ class BaseKeyedLimiter(Unique):
     _instead = "make one in each process: each limits itself"
 
     def __init__(
-        self, limits: Mapping[str, int | Keyed],
-        *, classify: Classify = classify, bypass: Bypass | None = None, max_keys: int = 10_000,
-        idle_after: float = 60.0, watchers: Sequence[Watcher] = (), every: float = 30.0,
-        shedding: Shedding | None = None, clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:  # fmt: skip
+        self,
+        limits: Mapping[str, int | Keyed],
+        *,
+        classify: Classify = classify,
+        bypass: Bypass | None = None,
+        max_keys: int = 10_000,
+        idle_after: float = 60.0,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        shedding: Shedding | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         max_keys, idle_after = whole("max_keys", max_keys), between("idle_after (seconds)", idle_after, 0, 1e9, "[]")
         options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
         if shedding is not None and shedding.over is not None:

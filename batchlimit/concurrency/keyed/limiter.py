@@ -50,9 +50,15 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
     """
 
     def acquire(
-        self, key: str, partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> Permit:  # fmt: skip
+        self,
+        key: str,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permit:
         """Return a permit of a key, at once or when it is this caller's turn.
 
         Args:
@@ -76,9 +82,17 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         return permit
 
     def acquire_later(
-        self, admitted: Admitted, refused: Refused, key: str, partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> Permit | None:  # fmt: skip
+        self,
+        admitted: Admitted,
+        refused: Refused,
+        key: str,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permit | None:
         """Return a permit of a key at once, if there is room; else return None, wait without a thread, be called back.
 
         Args:
@@ -101,9 +115,15 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         return Deadlines(self._gates.clock)
 
     def acquire_all(
-        self, keys: Iterable[str], partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> Permits:  # fmt: skip
+        self,
+        keys: Iterable[str],
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> Permits:
         """Return permits of several keys, all of them or none.
 
         A caller waits for a key that has no room while it holds nothing; turned away three times after that, it waits
@@ -155,9 +175,15 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
     """
 
     def acquire(
-        self, key: str, partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> AsyncPermit:  # fmt: skip
+        self,
+        key: str,
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> AsyncPermit:
         """Return a permit to be awaited, or to be the context of an `async with` block: the task enters there.
 
         Args:
@@ -176,9 +202,15 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         return permit
 
     def acquire_all(
-        self, keys: Iterable[str], partition: str = "",
-        *, timeout: float | None = None, operation: str = "", priority: int = 0, sheddable: bool = False,
-    ) -> AsyncPermits:  # fmt: skip
+        self,
+        keys: Iterable[str],
+        partition: str = "",
+        *,
+        timeout: float | None = None,
+        operation: str = "",
+        priority: int = 0,
+        sheddable: bool = False,
+    ) -> AsyncPermits:
         """Return permits of several keys, all of them or none, to be awaited or entered with `async with`.
 
         Args:

@@ -19,9 +19,13 @@ _ROUNDS = 3
 
 
 def entering(
-    gates: KeyedGates, keys: Sequence[str], seconds: float, permit_of: Callable[[LockedGate], Any], partition: str,
+    gates: KeyedGates,
+    keys: Sequence[str],
+    seconds: float,
+    permit_of: Callable[[LockedGate], Any],
+    partition: str,
     held: list[Any],
-) -> Steps[None]:  # fmt: skip
+) -> Steps[None]:
     """Enter at every key within so many seconds, and add the permits to `held`; it is empty again if that ends early.
 
     At first a caller waits only while it holds nothing: if the next key has no room, it lets go of all that it holds,

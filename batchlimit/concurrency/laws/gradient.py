@@ -67,10 +67,18 @@ class Gradient(EstimatingLaw):
     )  # fmt: skip
 
     def __init__(
-        self, *, initial: int = 50, minimum: int = 1, maximum: int = 1000, smoothing: float = 0.2,
-        queue_size: int | Callable[[int], float] = square_root, tolerance: float = 2.0, backoff_ratio: float = 0.9,
-        probe_interval: int | None = 1000, jitter: Callable[[], float] = lambda: 0.5,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        initial: int = 50,
+        minimum: int = 1,
+        maximum: int = 1000,
+        smoothing: float = 0.2,
+        queue_size: int | Callable[[int], float] = square_root,
+        tolerance: float = 2.0,
+        backoff_ratio: float = 0.9,
+        probe_interval: int | None = 1000,
+        jitter: Callable[[], float] = lambda: 0.5,
+    ) -> None:
         super().__init__(initial, minimum, maximum, smoothing)
         self._queue_size = setting.by_limit("queue_size", queue_size)
         self._tolerance = setting.between("tolerance", tolerance, 1.0, math.inf, "[)")
@@ -163,9 +171,17 @@ class Gradient2(EstimatingLaw):
     __slots__ = ("_count", "_factor", "_queue_size", "_sum", "_tolerance", "_warmup")
 
     def __init__(
-        self, *, initial: int = 20, minimum: int = 20, maximum: int = 200, smoothing: float = 0.2,
-        queue_size: int | Callable[[int], float] = 4, long_window: int = 600, warmup: int = 10, tolerance: float = 1.5,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        initial: int = 20,
+        minimum: int = 20,
+        maximum: int = 200,
+        smoothing: float = 0.2,
+        queue_size: int | Callable[[int], float] = 4,
+        long_window: int = 600,
+        warmup: int = 10,
+        tolerance: float = 1.5,
+    ) -> None:
         super().__init__(initial, minimum, maximum, smoothing)
         self._queue_size = setting.by_limit("queue_size", queue_size)
         self._factor = 2.0 / (setting.whole("long_window", long_window) + 1)

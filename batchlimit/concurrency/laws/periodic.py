@@ -132,9 +132,13 @@ class Tumbling(ObservingLaw):
     __slots__ = ("_calls", "_every_ns")
 
     def __init__(
-        self, law: Law,
-        *, calls: int = 100, every: float | None = None, statistic: Callable[[Sequence[int]], float] = p95,
-    ) -> None:  # fmt: skip
+        self,
+        law: Law,
+        *,
+        calls: int = 100,
+        every: float | None = None,
+        statistic: Callable[[Sequence[int]], float] = p95,
+    ) -> None:
         super().__init__(law, statistic)
         self._calls = setting.whole("calls", calls)
         self._every_ns = None if every is None else setting.nanoseconds("every", every, 1e-9)

@@ -109,9 +109,14 @@ class AIMD(CountingLaw):
     __slots__ = ("_backoff_ratio", "_maximum", "_minimum", "_timeout_ns")
 
     def __init__(
-        self, *, initial: int = 20, minimum: int = 20, maximum: int = 200, backoff_ratio: float = 0.9,
+        self,
+        *,
+        initial: int = 20,
+        minimum: int = 20,
+        maximum: int = 200,
+        backoff_ratio: float = 0.9,
         timeout: float = 1.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._limit = setting.whole("initial", initial)
         self._minimum, self._maximum = setting.bounds(minimum, maximum)
         self._backoff_ratio = setting.between("backoff_ratio", backoff_ratio, 0.5, 1.0, "[)")

@@ -186,10 +186,15 @@ class Windowed(WrappingLaw):
     )  # fmt: skip
 
     def __init__(
-        self, law: Law,
-        *, window: Window | None = None, window_size: int = 10, min_window: float = 1.0, max_window: float = 1.0,
+        self,
+        law: Law,
+        *,
+        window: Window | None = None,
+        window_size: int = 10,
+        min_window: float = 1.0,
+        max_window: float = 1.0,
         min_rtt: float = 100e-6,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(law)
         self._window = AverageWindow() if window is None else window
         self._window_size = setting.whole("window_size", window_size, least=10)

@@ -47,9 +47,14 @@ class ThrottlingWatcher:
     __slots__ = ("_before", "_groups", "_threshold", "name")
 
     def __init__(
-        self, threshold: float = 0.5,
-        *, low: float | None = None, group: str | None = None, root: Path = ROOT, proc: Path = PROC,
-    ) -> None:  # fmt: skip
+        self,
+        threshold: float = 0.5,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
+    ) -> None:
         self.name = "cpu" if group is None else f"cpu {group}"
         self._threshold = of_shares(threshold, low)
         self._groups = tuple(each for each in groups_of("cpu", group, root, proc) if throttling_of(each) is not None)
@@ -139,10 +144,15 @@ class ProcessorWatcher:
     __slots__ = ("_before", "_clock", "_groups", "_stat", "_threshold", "name")
 
     def __init__(
-        self, threshold: float = 0.9,
-        *, low: float | None = None, group: str | None = None, root: Path = ROOT, proc: Path = PROC,
+        self,
+        threshold: float = 0.9,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = "processors" if group is None else f"processors {group}"
         self._threshold = of_shares(threshold, low)
         self._clock, self._stat = clock, proc / "stat"

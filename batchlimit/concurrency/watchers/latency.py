@@ -114,10 +114,14 @@ class LoopLagWatcher:
     name = "loop"
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop | None = None, threshold: float = 0.1,
-        *, patience: float = 1.0, clock: Callable[[], float] = time.monotonic,
+        self,
+        loop: asyncio.AbstractEventLoop | None = None,
+        threshold: float = 0.1,
+        *,
+        patience: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
-    ) -> None:  # fmt: skip
+    ) -> None:
         of_kind("loop", loop, asyncio.AbstractEventLoop | None, "an event loop")
         self._threshold = Threshold(threshold)
         self._patience = min(between("patience (seconds)", patience, 0.0, math.inf, "()"), threading.TIMEOUT_MAX)

@@ -181,9 +181,14 @@ class MemoryWatcher:
     __slots__ = ("_groups", "_proc", "_shortages", "_threshold", "name")
 
     def __init__(
-        self, threshold: float = 0.9,
-        *, low: float | None = None, group: str | None = None, root: Path = ROOT, proc: Path = PROC,
-    ) -> None:  # fmt: skip
+        self,
+        threshold: float = 0.9,
+        *,
+        low: float | None = None,
+        group: str | None = None,
+        root: Path = ROOT,
+        proc: Path = PROC,
+    ) -> None:
         self.name = "memory" if group is None else f"memory {group}"
         self._threshold = of_shares(threshold, low, _RELIEF)
         self._groups = tuple(each for each in groups_of("memory", group, root, proc) if each.has(USED[each.version]))

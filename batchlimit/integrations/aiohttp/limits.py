@@ -50,10 +50,15 @@ class Limits:
     """
 
     def __init__(
-        self, limiter: AsyncLimiterSource, rules: RulesSource,
-        *, identify: AsyncIdentify[web.Request] | None = None, on_rejected: OnRejected | None = None,
-        messages: Rules | Iterable[Rule] = (), **options: Unpack[WebOptions],
-    ) -> None:  # fmt: skip
+        self,
+        limiter: AsyncLimiterSource,
+        rules: RulesSource,
+        *,
+        identify: AsyncIdentify[web.Request] | None = None,
+        on_rejected: OnRejected | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        **options: Unpack[WebOptions],
+    ) -> None:
         self._on_rejected = on_rejected
         self._front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
 

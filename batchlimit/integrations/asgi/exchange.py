@@ -24,9 +24,15 @@ OnRejected = Callable[[Scope, Refusal], ASGIApp | Awaitable[ASGIApp]]
 
 
 async def give_answer(
-    on_rejected: OnRejected | None, counters: Counters, refusal: Refusal, scope: Scope, receive: Receive, send: Send,
-    *, writes_fields: bool = True,
-) -> None:  # fmt: skip
+    on_rejected: OnRejected | None,
+    counters: Counters,
+    refusal: Refusal,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    writes_fields: bool = True,
+) -> None:
     """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
     give_back_permit(scope)
     fields = refusal.fields if writes_fields else []
@@ -88,9 +94,14 @@ class Exchange:
     )  # fmt: skip
 
     def __init__(
-        self, receive: Receive, send: Send, fields: Sequence[Header], ended: Callable[[Response], None] | None = None,
-        *, lasts: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        receive: Receive,
+        send: Send,
+        fields: Sequence[Header],
+        ended: Callable[[Response], None] | None = None,
+        *,
+        lasts: bool = False,
+    ) -> None:
         self._lasts, self._has_left = lasts, False
         self._receive, self._send, self._fields, self._ended = receive, send, fields, ended
         self._status, self._sent, self.has_started, self._is_complete, self._is_over = 0, 0, False, False, False

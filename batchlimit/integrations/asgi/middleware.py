@@ -181,11 +181,18 @@ class RateLimitMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, limiter: AsyncLimiterSource, rules: RulesSource,
-        *, identify: AsyncIdentify[Scope] | None = None, on_rejected: OnRejected | None = None,
-        messages: Rules | Iterable[Rule] = (), limit_preflight: bool = False,
-        concurrency: "ConcurrencyLimit | None" = None, **options: Unpack[FrontOptions],
-    ) -> None:  # fmt: skip
+        self,
+        app: ASGIApp,
+        limiter: AsyncLimiterSource,
+        rules: RulesSource,
+        *,
+        identify: AsyncIdentify[Scope] | None = None,
+        on_rejected: OnRejected | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        limit_preflight: bool = False,
+        concurrency: "ConcurrencyLimit | None" = None,
+        **options: Unpack[FrontOptions],
+    ) -> None:
         self.app = app
         self._permits = behind(concurrency if options.get("enabled", True) else None, __package__, self)
         self._front = front = AsyncFront(

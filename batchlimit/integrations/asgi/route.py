@@ -36,9 +36,14 @@ class RouteLimits(Exchange):
     __slots__ = ("_home", "_settling", "enforcer", "give_answer", "outcome")
 
     def __init__(
-        self, receive: Receive, send: Send, enforcer: AsyncEnforcer, outcome: Outcome,
-        give_answer: Callable[..., Awaitable[None]], home: LimiterHome,
-    ) -> None:  # fmt: skip
+        self,
+        receive: Receive,
+        send: Send,
+        enforcer: AsyncEnforcer,
+        outcome: Outcome,
+        give_answer: Callable[..., Awaitable[None]],
+        home: LimiterHome,
+    ) -> None:
         super().__init__(receive, send, outcome.headers)
         self.enforcer, self.outcome, self.give_answer, self._home = enforcer, outcome, give_answer, home
         self._settling: asyncio.Task[None] | None = None
@@ -145,9 +150,14 @@ class RouteLimitMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, key: str,
-        *, cost: RuleCost | None = None, charge: ChargeSetting = None, identify: AsyncIdentify[Scope] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        app: ASGIApp,
+        key: str,
+        *,
+        cost: RuleCost | None = None,
+        charge: ChargeSetting = None,
+        identify: AsyncIdentify[Scope] | None = None,
+    ) -> None:
         self.limit = limit_for_route(key, cost, charge, "Middleware(RouteLimitMiddleware, ...)")
         self.app, self._identify = app, identify
 

@@ -37,6 +37,17 @@ from batchlimit.integrations.enforcement.outcome import (
 from batchlimit.integrations.enforcement.plan import RouteLimit
 
 __all__ = [
-    "HOLD_NAME", "NO_STORE", "SHOWN", "AsyncEnforcer", "Enforcer", "Outcome", "Refusal", "Response", "RouteLimit",
-    "Unidentified", "decisions", "refuse", "unprotected",
-]  # fmt: skip
+    "HOLD_NAME",
+    "NO_STORE",
+    "SHOWN",
+    "AsyncEnforcer",
+    "Enforcer",
+    "Outcome",
+    "Refusal",
+    "Response",
+    "RouteLimit",
+    "Unidentified",
+    "decisions",
+    "refuse",
+    "unprotected",
+]

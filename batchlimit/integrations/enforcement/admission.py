@@ -30,11 +30,18 @@ class Enforcement(Generic[L]):
     _event: ClassVar[Event]
 
     def __init__(
-        self, limiter: L | Callable[[], L], rules: Rules | RuleFile,
-        *, headers: Form | Fields = "draft-11", unidentified: Unidentified = "refuse", silence: float = _SILENCE,
-        clock: Callable[[], float] = time.monotonic, checks: Checks | ChecksSetting = True,
-        own: Callable[[], L | None] | None = None, enabled: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        limiter: L | Callable[[], L],
+        rules: Rules | RuleFile,
+        *,
+        headers: Form | Fields = "draft-11",
+        unidentified: Unidentified = "refuse",
+        silence: float = _SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+        checks: Checks | ChecksSetting = True,
+        own: Callable[[], L | None] | None = None,
+        enabled: bool = True,
+    ) -> None:
         if unidentified not in ("refuse", "admit"):
             raise ValueError(f"unidentified is 'refuse' or 'admit', not {unidentified!r}")
         self._limiter: Callable[[], Any] = limiter if callable(limiter) else lambda: limiter
@@ -152,9 +159,13 @@ class Enforcement(Generic[L]):
             return plan
 
     def _decide(
-        self, request: Request, plan: RequestPlan, identity: Mapping[str, object], timeout: float | None,
+        self,
+        request: Request,
+        plan: RequestPlan,
+        identity: Mapping[str, object],
+        timeout: float | None,
         outcome: Outcome | None = None,
-    ) -> Outcome | Steps[Outcome] | None:  # fmt: skip
+    ) -> Outcome | Steps[Outcome] | None:
         """Charge tokens that are here, into `outcome` if given, or return the steps; None: a key cannot be made."""
         tally = plan.tariff.tally
         if tally is None or not plan.tariff.rules:

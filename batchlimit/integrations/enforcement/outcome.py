@@ -137,9 +137,14 @@ class Outcome:
 
 
 def refuse(
-    fields: Fields, problem: Problem, retry_after: float | None = None, short: Sequence[Told] = (),
-    *, key: str | None = None, error: Exception | None = None,
-) -> Refusal:  # fmt: skip
+    fields: Fields,
+    problem: Problem,
+    retry_after: float | None = None,
+    short: Sequence[Told] = (),
+    *,
+    key: str | None = None,
+    error: Exception | None = None,
+) -> Refusal:
     """Return an answer that no cache stores."""
     told: list[Header] = fields.refused(short, retry_after)
     headers = [(b"content-type", MEDIA_TYPE), NO_STORE, *told]

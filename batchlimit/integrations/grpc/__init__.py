@@ -41,8 +41,22 @@ from batchlimit.integrations.grpc.details import by_metadata, by_method, check_p
 from batchlimit.integrations.grpc.rate_limit import AsyncRateLimitInterceptor, RateLimitInterceptor
 
 __all__ = [
-    "AsyncByMethod", "AsyncConcurrencyClient", "AsyncConcurrencyInterceptor", "AsyncRateLimitClient",
-    "AsyncRateLimitInterceptor", "AsyncRefusedCall", "ByMethod", "CallResponse", "ConcurrencyClientInterceptor",
-    "ConcurrencyInterceptor", "RateLimitClientInterceptor", "RateLimitInterceptor", "RefusedCall", "by_metadata",
-    "by_method", "check_permit", "current_permit", "outcome_of",
-]  # fmt: skip
+    "AsyncByMethod",
+    "AsyncConcurrencyClient",
+    "AsyncConcurrencyInterceptor",
+    "AsyncRateLimitClient",
+    "AsyncRateLimitInterceptor",
+    "AsyncRefusedCall",
+    "ByMethod",
+    "CallResponse",
+    "ConcurrencyClientInterceptor",
+    "ConcurrencyInterceptor",
+    "RateLimitClientInterceptor",
+    "RateLimitInterceptor",
+    "RefusedCall",
+    "by_metadata",
+    "by_method",
+    "check_permit",
+    "current_permit",
+    "outcome_of",
+]

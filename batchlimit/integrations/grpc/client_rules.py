@@ -25,10 +25,15 @@ class _RatedCalls(HoldsRules[Source, Asker], Admits):
     """Calls of clients by rules, of either API."""
 
     def __init__(
-        self, limiter: Source, rules: RulesSource,
-        *, identify: Asker | None = None, wait: bool = False, timeout: float | None = None,
+        self,
+        limiter: Source,
+        rules: RulesSource,
+        *,
+        identify: Asker | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
         unidentified: Unidentified = "refuse",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(limiter, rules, identify=identify, headers="off", unidentified=unidentified)
         self._wait_for(wait, timeout)
 
@@ -113,10 +118,16 @@ class _BoundedCalls(AsksForPermits, Admits, Generic[Limiter]):
     _kinds: tuple[type, ...]
 
     def __init__(
-        self, limiter: Limiter,
-        *, partition: Name | None = None, key: KeyOf | None = None, outcome: OutcomeOf = outcome_of,
-        priority: Callable[[Any], int] | None = None, wait: bool = False, timeout: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        limiter: Limiter,
+        *,
+        partition: Name | None = None,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        priority: Callable[[Any], int] | None = None,
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> None:
         super().__init__()
         self._wait_for(wait, timeout)
         self._permits, self._outcome = CallPermits(self._kinds, limiter, partition, key, priority), outcome

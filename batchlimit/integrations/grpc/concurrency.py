@@ -66,12 +66,17 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
     """
 
     def __init__(
-        self, limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
-        *, partition: Name | None = None, key: KeyOf | None = None, outcome: OutcomeOf = outcome_of,
+        self,
+        limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
+        *,
+        partition: Name | None = None,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
         sheddable: Callable[[grpc.HandlerCallDetails], bool] | None = None,
-        priority: Callable[[grpc.HandlerCallDetails], int] | None = None, workers: Executor | None = None,
+        priority: Callable[[grpc.HandlerCallDetails], int] | None = None,
+        workers: Executor | None = None,
         timeout: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._permits = CallPermits(THREADED, limiter, partition, key, priority, sheddable)
         if workers is not None and self._permits.is_shared:
             raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
@@ -151,11 +156,15 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
     """
 
     def __init__(
-        self, limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
-        *, partition: Name | None = None, key: KeyOf | None = None, outcome: OutcomeOf = outcome_of,
+        self,
+        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
+        *,
+        partition: Name | None = None,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
         sheddable: Callable[[grpc.HandlerCallDetails], bool] | None = None,
         priority: Callable[[grpc.HandlerCallDetails], int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority, sheddable), outcome
 
     async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:

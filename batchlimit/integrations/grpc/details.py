@@ -76,9 +76,14 @@ class HoldsRules(Generic[Source, Asker]):
     _kind: Callable[..., Front | AsyncFront]
 
     def __init__(
-        self, limiter: Source, rules: RulesSource,
-        *, identify: Asker | None = None, messages: Rules | Iterable[Rule] = (), **options: Unpack[FrontOptions],
-    ) -> None:  # fmt: skip
+        self,
+        limiter: Source,
+        rules: RulesSource,
+        *,
+        identify: Asker | None = None,
+        messages: Rules | Iterable[Rule] = (),
+        **options: Unpack[FrontOptions],
+    ) -> None:
         super().__init__()
         self._front = self._kind(limiter, rules, identify=identify, messages=messages, **options)
 
@@ -98,9 +103,14 @@ class CallPermits(PermitSource):
     """The permits of calls, each by what its details say."""
 
     def __init__(
-        self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Name | None, key: KeyOf | None,
-        priority: Callable[[Any], int] | None, sheddable: Callable[[Any], bool] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kinds: tuple[type, ...],
+        limiter: AnyLimiter,
+        partition: Name | None,
+        key: KeyOf | None,
+        priority: Callable[[Any], int] | None,
+        sheddable: Callable[[Any], bool] | None = None,
+    ) -> None:
         functions(partition=partition, key=key, priority=priority, sheddable=sheddable)
         super().__init__(kinds, limiter, partition or (lambda _: ""), key)
         if self.is_shared and sheddable is not None:

@@ -62,10 +62,16 @@ class RateLimitMiddleware:
     """
 
     def __init__(
-        self, app: WSGIApp, limiter: LimiterSource, rules: RulesSource,
-        *, identify: Identify[Environ] | None = None, on_rejected: OnRejected | None = None,
-        concurrency: "ConcurrencyLimit | None" = None, **options: Unpack[WebOptions],
-    ) -> None:  # fmt: skip
+        self,
+        app: WSGIApp,
+        limiter: LimiterSource,
+        rules: RulesSource,
+        *,
+        identify: Identify[Environ] | None = None,
+        on_rejected: OnRejected | None = None,
+        concurrency: "ConcurrencyLimit | None" = None,
+        **options: Unpack[WebOptions],
+    ) -> None:
         self.app, self._on_rejected = app, on_rejected
         needed = concurrency if options.get("enabled", True) else None
         self._permits = behind(needed, __package__, self._limited)
