@@ -77,11 +77,15 @@ class Spending(Generic[E]):
     def begin(self, costs: Mapping[str, int]) -> list[KeySpend] | None:
         """Return what a call spends at checked keys, as its caller named them; None: one of them needs an entry."""
         begun: list[KeySpend] = []
-        for key, cost in costs.items():
-            if (one := self.begin_one(key, cost)) is None:
-                return None
-            begun.append(one)
-        return begun
+        try:
+            for key, cost in costs.items():
+                if (one := self.begin_one(key, cost)) is None:
+                    return None
+                begun.append(one)
+            return begun
+        finally:
+            if len(begun) < len(costs):
+                self.end(begun)
 
     def begin_one(self, key: str, cost: int) -> KeySpend | None:
         """Do the same for one checked key; `cost` may have any type."""
@@ -129,8 +133,7 @@ class Spending(Generic[E]):
 
         What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
-        for each in begun:
-            self._in_flight.pop(each.place, None)
+        self.end(begun)
         if now - begun[0].sent > self.patience and any(_is_late(each, now) for each in begun):
             return None
         if isinstance(outcome, tuple):
@@ -169,7 +172,8 @@ class Spending(Generic[E]):
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that nobody waits for the answer any more."""
         for each in begun:
-            self._in_flight.pop(each.place, None)
+            if (last := self._in_flight.get(each.place)) is not None and last() is each:
+                self._in_flight.pop(each.place, None)
 
     def clear(self) -> None:
         """Take note that no answer is to come to any."""

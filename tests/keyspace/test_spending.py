@@ -1,5 +1,6 @@
 """Which calls spend and which keys lease; and what is known of a key after a spend, whatever became of it."""
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -478,6 +479,22 @@ def test_a_key_that_is_asked_again_later_is_known_once() -> None:
     keys.settle(keys.begun(key="bob"))
     keys.settle(spend)
     assert len(keys.dormant) == 2
+
+
+def test_calls_whose_answers_are_awaited_have_one_demand_also_after_an_answer_to_one_before_them() -> None:
+    keys = Keys()
+    first, second = keys.begun(), keys.begun()
+    keys.settle(first)
+    assert keys.begun().demand is second.demand
+
+
+@pytest.mark.parametrize("second", [("bob", True), ("nobody", 1)], ids=["a cost that is no int", "a key without quota"])
+def test_several_keys_of_which_one_does_not_begin_leave_nothing_in_flight(second: tuple[str, Any]) -> None:
+    """What is put there by each of many keys would stay."""
+    keys = Keys({"ann": HUNDRED, "bob": HUNDRED})
+    with contextlib.suppress(ValueError):
+        assert keys.spending.begin(dict([("ann", 1), second])) is None
+    assert not keys.spending._in_flight
 
 
 @pytest.mark.parametrize("end", ENDS)
