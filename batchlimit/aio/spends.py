@@ -60,7 +60,7 @@ class Spends:
 
     async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if not self._store.spends:
+        if not self._store.spends or self._registry.closed:
             return None
         check_key(key)
         if (spend := self._spending.begin_one(key, cost)) is None or (outcome := await self._spend([spend])) is None:
@@ -69,7 +69,7 @@ class Spends:
 
     async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
-        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
+        if self._registry.closed or not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
         for key in costs:
             check_key(key)
@@ -89,8 +89,6 @@ class Spends:
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store at the end of this turn of the loop, and return what it says."""
-        if self._registry.closed:
-            raise LimiterClosed(CLOSED)
         loop = asyncio.get_running_loop()
         call: Call = begun, loop.create_future()
         now = begun[0].sent

@@ -115,6 +115,7 @@ def test_nothing_works_after_close(api: Api, call: Callable[[Any, str], object],
     limiter.close()
     with pytest.raises(LimiterClosed, match="closed"):
         call(limiter, key)
+    assert not limiter._registry._keyspace.spending._in_flight, "each of many keys would stay"
 
 
 def test_the_figures_outlive_the_limiter(api: Api, clock: Clock) -> None:
