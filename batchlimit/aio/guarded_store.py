@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 from tenacity import AsyncRetrying
 
-from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
@@ -70,22 +69,22 @@ class GuardedStore(Guard):
         if self._outages.breakers[part].opened_at is not None or (sent := send()) is None:
             return False
         answer, read = sent
-        began = (loop := answer.get_loop()).time()
+        at, began = answer.get_loop().time(), time.perf_counter()  # uvloop's time has whole milliseconds
 
         def hear(answer: "asyncio.Future[Any]") -> None:
             found: list[T | StoreUnavailable | None] = []  # as it stays where a signal handler of the user's own raises
             try:
                 self.sent.pop(answer, None)
-                self._outages.took(loop.time() - began)
+                self._outages.took(time.perf_counter() - began)
                 found.append(self._outcome(part, key, answer, read))
             finally:
                 took(found.pop() if found else None)  # no variable keeps it: a traceback leads here
 
         answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
-        self.sent[answer] = began
-        if self._looks_at < began - HEARTBEAT:
-            self._looks_at = began
-            self._give_up_late(began)
+        self.sent[answer] = at
+        if self._looks_at < at:
+            self._looks_at = at
+            self._give_up_late(at)
         return True
 
     def _give_up_late(self, instant: float) -> None:
@@ -94,8 +93,8 @@ class GuardedStore(Guard):
             return
         loop, late = asyncio.get_running_loop(), list[asyncio.Future[Any]]()
         self._looks_at, now = -math.inf, max(instant, loop.time())
-        for answer, began in self.sent.items():
-            if (due := began + self.deadline) > now:
+        for answer, at in self.sent.items():
+            if (due := at + self.deadline) > now:
                 loop.call_at(due, self._give_up_late, due, context=Context())
                 self._looks_at = due
                 break

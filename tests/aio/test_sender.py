@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota, StoreUnavailable
-from batchlimit.base.waking import HEARTBEAT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant, Groups
 from batchlimit.stores import MemoryStore
@@ -98,10 +97,20 @@ async def test_a_loop_that_forgot_what_is_late_gives_it_up_with_what_is_sent_lat
     forgotten = asyncio.create_task(limiter.try_acquire("a"))
     await asyncio.sleep(0.01)
     looks()[0].cancel()
-    await asyncio.sleep(2 * HEARTBEAT)
+    await asyncio.sleep(0.05)
     assert not forgotten.done()
     assert not await limiter.try_acquire("b")
+    assert forgotten.done()
     assert not await forgotten
+
+
+async def test_how_long_an_answer_took_is_finer_than_the_time_of_the_loop() -> None:
+    """That of uvloop has whole milliseconds."""
+    stage = Sender()
+    stage.delay = 0.0
+    limiter = limiter_on(stage)
+    assert await limiter.try_acquire(KEY)
+    assert sum(limiter.statistics().durations.seconds) > 0.0
 
 
 async def test_who_asks_a_store_that_hangs_leaves_in_time() -> None:
