@@ -71,9 +71,7 @@ class Spends:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
         if self._registry.closed or not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
-        for key in costs:
-            check_key(key)
-        begun = self._spending.begin(costs)
+        begun = self._spending.begin({check_key(key): cost for key, cost in costs.items()})
         if begun is None or not isinstance(outcome := await self._spend(begun), tuple):
             return None
         if is_charged(outcome):
