@@ -7,13 +7,17 @@ import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ConstantBackoff
+from redis.cache import CacheConfig
+from redis.connection import CacheProxyConnection
 from redis.retry import Retry
 
 from batchlimit import AsyncRateLimiter, RateLimiter, StoreUnavailable
 from batchlimit.bucket.slot_table import SlotAsk
+from batchlimit.quota.overrides.overrides import Change
 from batchlimit.stores import RedisStore
+from tests.nodes import node
 from tests.ports import free_port
-from tests.servers import Server
+from tests.servers import Server, redis_binary
 
 LONG = ConstantBackoff(60)
 HIDES = "did not answer in time .*; its client repeats calls that fail, which hides why"
@@ -48,6 +52,21 @@ def test_a_push_is_understood_in_the_encoding_of_the_client(valkey: Server, pref
         heard.close()
     assert push is not None
     assert push[0] == slots.name(key)
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+def test_a_client_that_caches_replies_reads_what_is_set_now(decodes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CacheProxyConnection, "MIN_ALLOWED_VERSION", "7.0.0")  # in which it works, too
+    with (
+        node(redis_binary()) as one,
+        redis.Redis(port=one.port, protocol=3, cache_config=CacheConfig(), decode_responses=decodes) as client,
+        one.client() as other,
+    ):
+        rules, others = RedisStore(client).rules, RedisStore(other).rules
+        for text in ("one", "two"):
+            assert others.change(Change(rules.read(-1).revision, {"ann": text}))[0]
+            assert (rules.read(-1).fields or {})["rule:ann"] == text
+            assert [each.new for each in rules.log(1)] == [text]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ class ClusterTransport:
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         client: Any = self._client or self._connected()
         node = client.get_node_from_key(key)
-        return [client.execute_command(*each, target_nodes=node) for each in commands]
+        return [client.execute_command(*each, target_nodes=node, keys=each[1:2]) for each in commands]
 
     def pubsub(self) -> Any:
         client: Any = self._client or self._connected()
@@ -133,7 +133,7 @@ class AsyncClusterTransport:
         if self.client.get_default_node() is None:
             await self.client.initialize()
         node = self.client.get_node_from_key(key)
-        return [await self.client.execute_command(*each, target_nodes=node) for each in commands]
+        return [await self.client.execute_command(*each, target_nodes=node, keys=each[1:2]) for each in commands]
 
     def part(self, bucket: str) -> str:
         return slot_owner(self.client, bucket)

@@ -41,7 +41,7 @@ class _OneServer:
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Steps[Any]:
         """Run one of SCRIPTS for buckets of these names, once; in a cluster for one bucket."""
         # redis-py's own Script class would do the same, but sends the number of keys as a number: see scripts.py.
-        asked = _encoded(words(name, buckets, arguments))
+        asked = encoded(words(name, buckets, arguments))
         try:
             return (yield self.client.execute_command(*asked))
         except NoScriptError:
@@ -53,7 +53,7 @@ class _OneServer:
         """Run commands, of which none is a script, at the server that has the key; return each reply."""
         found = list[Any]()
         for each in commands:
-            found += [(yield self.client.execute_command(*_encoded(each)))]
+            found += [(yield self.client.execute_command(*encoded(each), keys=each[1:2]))]  # by which a client caches
         return found
 
     @followed
@@ -63,7 +63,7 @@ class _OneServer:
             yield self.client.connection_pool.disconnect(inuse_connections=False)
 
 
-def _encoded(command: Sequence[str | bytes]) -> list[str | bytes]:
+def encoded(command: Sequence[str | bytes]) -> list[str | bytes]:
     """Return a command in UTF-8, but for its first word. In the encoding of a client a key would be another bucket."""
     return [command[0], *[each if isinstance(each, bytes) else each.encode() for each in command[1:]]]
 
