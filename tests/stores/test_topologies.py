@@ -297,6 +297,18 @@ def test_a_clusters_client_of_the_callers_knows_its_parts_and_stays_open(servers
     assert awaited(run)
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_in_a_cluster_too_a_client_of_another_encoding_has_the_buckets_that_all_have(
+    servers: Servers, prefix: str, encoding: str
+) -> None:
+    url = servers.get("cluster").url
+    with both(url, prefix) as plain, both(f"{url}?encoding={encoding}", prefix) as others:
+        for key in ("é", "日本"):
+            for own, other in zip(plain, others, strict=True):
+                assert own.take(key, HUNDRED, Ask("a", 1, 50, 50, 50)).granted == 50
+                assert (other.peek(key, HUNDRED).level, other.part(key)) == (50, own.part(key))
+
+
 # Sentinels
 
 

@@ -20,8 +20,8 @@ from redis.exceptions import (
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import FAILURES
-from batchlimit.stores.client.scripts import Arguments, Buckets, digest, script
-from batchlimit.stores.client.transport import AsyncServerTransport, ServerTransport
+from batchlimit.stores.client.scripts import Arguments, Buckets, script, words
+from batchlimit.stores.client.transport import AsyncServerTransport, ServerTransport, encoded
 
 NOBODY = "no node"
 """The name of the part that holds all slots without a node."""
@@ -41,25 +41,24 @@ class ClusterTransport:
         self.address = address or client_address(self._client)
         self._lock = own_lock()  # held while the client is made: many callers make one
 
-    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
+    def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
         client: Any = self._client or self._connected()
-        reply: Sequence[Any]
+        asked = encoded(words(name, buckets, arguments))
         try:
             try:
-                reply = client.evalsha(digest(name), 1, buckets[0], *arguments)
+                return client.execute_command(*asked)
             except NoScriptError:
                 # EVAL goes where the EVALSHA went, and leaves the script there. redis-py would send SCRIPT LOAD to all
                 # known primaries: one of them may be down, and the one that a slot moves to may not be among them.
-                reply = client.eval(script(name), 1, buckets[0], *arguments)
+                return client.execute_command("EVAL", script(name).encode(), *asked[2:])
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             client.nodes_manager.initialize()
             raise RedisClusterException("a node of the cluster is new") from error
-        return reply
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         client: Any = self._client or self._connected()
-        node = client.get_node_from_key(key)
-        return [client.execute_command(*each, target_nodes=node, keys=each[1:2]) for each in commands]
+        node = client.get_node_from_key(key.encode())
+        return [client.execute_command(*encoded(each), target_nodes=node, keys=each[1:2]) for each in commands]
 
     def pubsub(self) -> Any:
         client: Any = self._client or self._connected()
@@ -93,7 +92,7 @@ Transport = ServerTransport | ClusterTransport
 def slot_owner(client: Any, bucket: str) -> str:
     """Return host and port of the bucket's primary, as far as a client knows; slots without a node are a part."""
     slots = client.nodes_manager.slots_cache
-    nodes = slots.get(client.keyslot(bucket))
+    nodes = slots.get(client.keyslot(bucket.encode()))
     return nodes[0].name if nodes else NOBODY if slots else ""
 
 
@@ -106,8 +105,8 @@ class AsyncClusterTransport:
         self._looking: asyncio.Task[None] | None = None
         self.address = client_address(self.client)
 
-    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Sequence[Any]:
-        reply: Sequence[Any]
+    async def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
+        asked = encoded(words(name, buckets, arguments))
         try:
             if self.client.get_default_node() is None:
                 # Without it redis-py sends first calls to any node, and every fifth MOVED closes all callers'
@@ -115,25 +114,26 @@ class AsyncClusterTransport:
                 await self.client.initialize()
             self._look_anew()
             try:
-                reply = await self.client.evalsha(digest(name), "1", buckets[0], *arguments)
+                return await self.client.execute_command(*asked)
             except NoScriptError:  # as of the threads
-                reply = await self.client.eval(script(name), "1", buckets[0], *arguments)
+                return await self.client.execute_command("EVAL", script(name).encode(), *asked[2:])
             except ClusterError as error:
                 if "TTL exhausted" not in str(error):
                     raise
-                reply = await _follow(self.client, name, buckets[0], arguments)
+                return await _follow(self.client, name, buckets[0], asked)
         except KeyError as error:  # redis-py's way to say that no node has the slot
             raise SlotNotCoveredError(f"no node of the cluster has slot {error}") from error
         except AttributeError as error:  # redis-py follows an ASK to a node that it does not know yet
             await self.client.aclose()
             raise RedisClusterException("a node of the cluster is new") from error
-        return reply
 
     async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         if self.client.get_default_node() is None:
             await self.client.initialize()
-        node = self.client.get_node_from_key(key)
-        return [await self.client.execute_command(*each, target_nodes=node, keys=each[1:2]) for each in commands]
+        node = self.client.get_node_from_key(key.encode())
+        return [
+            await self.client.execute_command(*encoded(each), target_nodes=node, keys=each[1:2]) for each in commands
+        ]
 
     def part(self, bucket: str) -> str:
         return slot_owner(self.client, bucket)
@@ -169,7 +169,7 @@ async def _looked(client: Any) -> None:
         await client.nodes_manager.initialize()
 
 
-async def _follow(client: Any, name: str, bucket: str, arguments: Sequence[str | bytes]) -> Any:
+async def _follow(client: Any, name: str, bucket: str, asked: Sequence[str | bytes]) -> Any:
     """Run a script whose slot is moving: at the node that the old node names, or at that one if it has the key still.
 
     The old node replies ASK, and the new one serves a command that follows ASKING. Both have to be sent on the same
@@ -177,16 +177,16 @@ async def _follow(client: Any, name: str, bucket: str, arguments: Sequence[str |
     while. Nothing was carried out by then.
     """
     try:
-        return await client.get_node_from_key(bucket).execute_command("EVALSHA", digest(name), "1", bucket, *arguments)
-    except AskError as asked:
-        node = client.get_node(asked.host, asked.port)
+        return await client.get_node_from_key(bucket.encode()).execute_command(*asked)
+    except AskError as elsewhere:
+        node = client.get_node(elsewhere.host, elsewhere.port)
         if node is None:
-            raise ClusterError("TTL exhausted: a node of the cluster is new") from asked
+            raise ClusterError("TTL exhausted: a node of the cluster is new") from elsewhere
     connection = node.acquire_connection()
     try:
-        return await _say(connection, "EVALSHA", digest(name), "1", bucket, *arguments)
+        return await _say(connection, *asked)
     except NoScriptError:
-        return await _say(connection, "EVAL", script(name), "1", bucket, *arguments)
+        return await _say(connection, "EVAL", script(name).encode(), *asked[2:])
     finally:
         node._free.append(connection)  # release() is missing in redis-py 5.2
 
