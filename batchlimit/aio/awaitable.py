@@ -81,6 +81,8 @@ class ImmediateAnswer(asyncio.Future[T], Answer[T]):
     an `async def` 75. That `send` makes it a coroutine is for those who make a task of it.
     """
 
+    _asyncio_future_blocking = None  # type: ignore[assignment]  # no future to asyncio, whose `wait` takes no coroutine
+
     def __init__(self, answer: T, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self.set_result(answer)

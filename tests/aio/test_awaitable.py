@@ -57,14 +57,15 @@ async def _answers(limiter: AsyncRateLimiter) -> list[bool]:
         await asyncio.shield(limiter.try_acquire(KEY)),
         *await asyncio.gather(limiter.try_acquire(KEY), limiter.try_acquire(KEY)),
         *[task.result() for task in (await asyncio.wait([asyncio.create_task(limiter.try_acquire(KEY))]))[0]],
+        *[task.result() for task in (await asyncio.wait([asyncio.ensure_future(limiter.try_acquire(KEY))]))[0]],
     ]
 
 
 async def test_it_may_be_awaited_in_every_way_there_is() -> None:
     limiter = limiter_on(Stage())
-    assert await _answers(limiter) == [True] * 8
+    assert await _answers(limiter) == [True] * 9
     await limiter.acquire(KEY, 2)
-    assert await _answers(limiter) == [False] * 8
+    assert await _answers(limiter) == [False] * 9
     async with asyncio.TaskGroup() as group:
         task = group.create_task(limiter.try_acquire(KEY))
     assert task.result() is False

@@ -130,10 +130,8 @@ class AsyncClusterTransport:
     async def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
         if self.client.get_default_node() is None:
             await self.client.initialize()
-        node = self.client.get_node_from_key(key.encode())
-        return [
-            await self.client.execute_command(*encoded(each), target_nodes=node, keys=each[1:2]) for each in commands
-        ]
+        node, send = self.client.get_node_from_key(key.encode()), self.client.execute_command
+        return [await send(*encoded(each), target_nodes=node, keys=each[1:2]) for each in commands]
 
     def part(self, bucket: str) -> str:
         return slot_owner(self.client, bucket)
