@@ -166,13 +166,19 @@ def _hold(response: Response, permit: "OutgoingPermit") -> None:
 
 def _async_hold(response: AsyncResponse, permit: "OutgoingPermit") -> None:
     raw = _ending_at_release(response, permit)
-    read = raw.read
+    read, close = raw.read, raw.close
 
     async def reading(*args: Any, **options: Any) -> bytes:
         with _reading(raw, permit):
             return await read(*args, **options)  # type: ignore[no-any-return]
 
-    raw.read = reading
+    async def closing() -> None:
+        try:
+            await close()
+        finally:  # a response that is cancelled here does not release its connection
+            permit.end()
+
+    raw.read, raw.close = reading, closing
 
 
 def _ending_at_release(response: Response, permit: "OutgoingPermit") -> Any:

@@ -120,6 +120,32 @@ def test_with_concurrency_none_is_multiplexed_and_all_give_their_places_back(mak
     assert [(each.lazy, each.status_code, each.content) for each in responses] == [(False, 200, b"hello")] * 3
 
 
+@pytest.mark.parametrize("make", [AsyncNiquests], indirect=True)
+def test_a_response_whose_closing_is_cancelled_gives_its_place_back(
+    make: Make, server: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = pytest.importorskip("niquests.packages.urllib3").AsyncHTTPResponse
+    close: Any = kind.close
+
+    async def closes_slowly(response: Any) -> None:
+        await asyncio.sleep(0)
+        await close(response)
+
+    async def leaves(response: Any) -> None:
+        closing = asyncio.ensure_future(response.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+
+    server.says = lambda: Said(body=[b"long"])
+    client = make(1, wait=0)
+    monkeypatch.setattr(kind, "close", closes_slowly)
+    response = ask(client, server.url, stream=True)
+    do(client, leaves, response)
+    assert ask(client, server.url).status_code == 200
+    do(client, response.close)
+
+
 def test_an_unknown_option_is_an_error() -> None:
     with pytest.raises(TypeError, match="waits"):
         NiquestsAdapter(RateLimiter.from_url("memory://", "1/s"), waits=3)
