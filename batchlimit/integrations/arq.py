@@ -26,8 +26,8 @@ def limited(
 ) -> Callable[[Job], Job]:
     """Return a decorator for a job that runs as fast as a limiter lets, over the whole fleet.
 
-    A job without a token is deferred, and none of its `max_tries` is used up. The decorated function may be called with
-    an empty context; then it is not limited.
+    A job without a token is deferred, and none of its `max_tries` is used up. By `retry_jobs=False` of its worker it
+    would end as failed. The decorated function may be called with an empty context; then it is not limited.
 
     Args:
         limiter: an AsyncRateLimiter, which its owner closes.
