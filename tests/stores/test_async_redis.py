@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from batchlimit.stores import AsyncRedisStore
 from tests.awaiting import awaited
 from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary
+from tests.stores.opened import opened_for_tasks
 
 HUNDRED = Quota(0.001, 100)
 LONG = 30.0
@@ -22,15 +23,6 @@ LONG = 30.0
 
 def ask(instance: str, need: int = 1) -> Ask:
     return Ask(instance, 1, need=need, queued=need, want=need, round_trip=2.0)
-
-
-@contextlib.asynccontextmanager
-async def opened(url: str, prefix: str) -> AsyncIterator[AsyncRedisStore]:
-    store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 async def turns(n: int) -> None:
@@ -45,7 +37,7 @@ async def test_a_cancelled_call_leaves_no_answer_for_another(
     servers: Servers, prefix: str, name: str, warm: bool
 ) -> None:
     """Each bucket has a level of its own; a call that got another's reply would have another level."""
-    async with opened(servers.get(name).url, prefix) as store:
+    async with opened_for_tasks(servers.get(name).url, prefix) as store:
         for steps in range(0, 40, 1 if warm else 3):
             if warm:
                 await store.peek("warm", HUNDRED)
@@ -63,7 +55,7 @@ async def test_a_cancelled_call_leaves_no_answer_for_another(
 @pytest.mark.parametrize("pause", [0.0, 0.01])
 async def test_a_reply_after_the_cancellation_reaches_no_other_call(pause: float) -> None:
     with node(valkey_binary()) as one:
-        async with opened(one.url, "late") as store:
+        async with opened_for_tasks(one.url, "late") as store:
             await store.peek("k", HUNDRED)
             one.stop()
             calls = [asyncio.create_task(store.take(f"k{i}", HUNDRED, ask("a", 10 + i))) for i in range(8)]
@@ -101,7 +93,7 @@ async def test_calls_beyond_the_limit_wait_for_a_connection_and_time_out(servers
 
 def _crowd(url: str, prefix: str, instances: int) -> Callable[[], object]:
     async def run() -> int:
-        async with opened(url, prefix) as store:
+        async with opened_for_tasks(url, prefix) as store:
             grants = await asyncio.gather(
                 *(store.take("crowd", HUNDRED, ask(f"instance-{i}")) for i in range(instances))
             )
@@ -134,7 +126,7 @@ async def test_a_client_of_another_encoding_has_the_buckets_that_all_have(
     valkey: Server, prefix: str, encoding: str
 ) -> None:
     async with (
-        opened(valkey.url, prefix) as store,
+        opened_for_tasks(valkey.url, prefix) as store,
         redis.asyncio.Redis.from_url(valkey.url, encoding=encoding) as own,
     ):
         for key in ("é", "日本"):
@@ -144,7 +136,7 @@ async def test_a_client_of_another_encoding_has_the_buckets_that_all_have(
 
 async def test_a_lost_server_fails_every_call(valkey: Server) -> None:
     with node(valkey_binary()) as one:
-        async with opened(one.url, "gone") as store:
+        async with opened_for_tasks(one.url, "gone") as store:
             await store.peek("k", HUNDRED)
             one.kill()
             calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(8)]
@@ -155,7 +147,7 @@ async def test_a_lost_server_fails_every_call(valkey: Server) -> None:
 
 async def test_a_server_that_stood_still_charges_no_spend_of_which_no_task_awaits_the_answer() -> None:
     with node(valkey_binary()) as one:
-        async with opened(one.url, "still") as store:
+        async with opened_for_tasks(one.url, "still") as store:
             spend = [[Spend("k", HUNDRED, 10)]]
             await store.peek("k", HUNDRED)  # connect: the clock of the server is known as well as a call is short
             assert (await store.spend(spend)).groups[0]

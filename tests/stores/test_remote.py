@@ -1,23 +1,20 @@
 """What a store says of its parts, and whether it could serve a key, without touching the key's bucket."""
 
-import contextlib
-from collections.abc import Iterator
-
 import pytest
 
 from batchlimit import StoreUnavailable
 from batchlimit.bucket.messages import Ask, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.embedded import AsyncEmbeddedStore, EmbeddedStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
 from batchlimit.stores.protocols import AsyncRemote, Remote
-from tests.awaiting import BlockingStore, awaited
+from tests.awaiting import awaited
 from tests.nodes import node
 from tests.servers import Server, Servers, valkey_binary
 from tests.stores import trouble
+from tests.stores.opened import opened
 from tests.stores.trouble import Trouble
 
 KEY = "tenant:42"
@@ -34,26 +31,6 @@ REFUSALS = [
     trouble.wrong_password,
     lambda: trouble.forbidden("allkeys", "+@all", "-hset"),
 ]
-
-
-@pytest.fixture(params=["threads", "tasks"])
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@contextlib.contextmanager
-def opened(api: str, url: str, prefix: str = "batchlimit") -> Iterator[BlockingStore | RedisStore]:
-    """A store of which both APIs can be asked alike."""
-    patience = {"connect_timeout": LONG, "deadline": LONG}
-    store: BlockingStore | RedisStore = (
-        RedisStore.from_url(url, prefix=prefix, **patience)
-        if api == "threads"
-        else BlockingStore(AsyncRedisStore.from_url(url, prefix=prefix, **patience))
-    )
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def test_every_store_is_remote() -> None:

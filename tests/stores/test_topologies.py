@@ -18,38 +18,19 @@ from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.cluster import NOBODY, AsyncClusterTransport, is_lost
 from batchlimit.stores.client.scripts import bucket_name
-from tests.awaiting import BlockingStore, awaited
+from tests.awaiting import awaited
 from tests.nodes import Node
 from tests.servers import Servers, redis_binary, valkey_binary
+from tests.stores.opened import APIS, LONG, AnyStore, opened
 from tests.topologies import SERVICE, Cluster, Watched, cluster, sentinel
 
 HUNDRED = Quota(0.001, 100)
-LONG = 30.0
-APIS = ["threads", "tasks"]
-
-
-@pytest.fixture(params=APIS)
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@contextlib.contextmanager
-def opened(api: str, url: str, prefix: str, deadline: float = LONG) -> Iterator[BlockingStore | RedisStore]:
-    store: BlockingStore | RedisStore = (
-        RedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=deadline)
-        if api == "threads"
-        else BlockingStore(AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=deadline))
-    )
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 class Instance:
     """An instance that asks for one token at a time, and repeats what may have been carried out."""
 
-    def __init__(self, store: BlockingStore | RedisStore, key: str) -> None:
+    def __init__(self, store: AnyStore, key: str) -> None:
         self.store, self.key = store, key
         self.seq = self.granted = self.failures = 0
 
@@ -81,7 +62,7 @@ def replicated() -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
-def both(url: str, prefix: str, deadline: float = LONG) -> Iterator[list[BlockingStore | RedisStore]]:
+def both(url: str, prefix: str, deadline: float = LONG) -> Iterator[list[AnyStore]]:
     """A store on each API, each with buckets of its own."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(opened(each, url, f"{prefix}-{each}", deadline)) for each in APIS]
@@ -219,7 +200,7 @@ def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(repl
     assert _settled(replicated)
 
 
-def _key_of(node: Node | None, store: BlockingStore | RedisStore, but: Node | None = None) -> str:
+def _key_of(node: Node | None, store: AnyStore, but: Node | None = None) -> str:
     """A key whose bucket this node has, or another than `but`."""
     Instance(store, "any").until_served()  # the store knows the nodes now
     for i in range(1000):
@@ -321,29 +302,28 @@ def watched() -> Iterator[Watched]:
 
 def test_a_store_finds_the_primary_that_took_over(watched: Watched, prefix: str) -> None:
     with both(watched.url, prefix) as stores:
-        instances = [Instance(store, "k") for store in stores]
-        for instance in instances:
-            instance.until_served()
-        before = watched.primary
-        watched.fail_over()
-        for instance in instances:
-            instance.until_served()
+        for instance in _served_by_another(watched, stores, watched.fail_over):
             instance.store.probe("k")
             assert instance.granted == 2
             assert instance.store.part("k") == ""
-        assert watched.primary is not before
+
+
+def _served_by_another(watched: Watched, stores: list[AnyStore], befall: Callable[[], object]) -> list[Instance]:
+    """Instances that a primary has served, and another one after what befell that."""
+    instances = [Instance(store, "k") for store in stores]
+    for instance in instances:
+        instance.until_served()
+    before = watched.primary
+    befall()
+    for instance in instances:
+        instance.until_served()
+    assert watched.primary is not before
+    return instances
 
 
 def test_a_store_finds_the_primary_that_took_over_from_a_dead_one(prefix: str) -> None:
     with sentinel(valkey_binary()) as watched, both(watched.url, prefix, deadline=5.0) as stores:
-        instances = [Instance(store, "k") for store in stores]
-        for instance in instances:
-            instance.until_served()
-        before = watched.primary
-        before.kill()
-        for instance in instances:
-            instance.until_served()
-        assert watched.primary is not before
+        _served_by_another(watched, stores, watched.primary.kill)
 
 
 def test_a_cluster_of_redis_is_served_too(prefix: str) -> None:

@@ -1,11 +1,9 @@
 """Each way in which a call of a server fails, on both APIs: what is raised, what it says, and what it never says."""
 
-import contextlib
 import json
 import pickle
 import re
 import traceback
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,16 +18,15 @@ from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fail
 from batchlimit.stores.async_redis import AsyncRedisStore
-from batchlimit.stores.client.address import Address, read_url
+from batchlimit.stores.client.address import read_url
 from batchlimit.stores.client.diagnosis import SYMPTOMS, code_of, failure
 from batchlimit.stores.client.scripts import bucket_name, read_grant
 from batchlimit.stores.open import open_store
-from batchlimit.stores.protocols import Store
 from batchlimit.stores.redis import RedisStore
-from tests.awaiting import BlockingStore
 from tests.nodes import node
 from tests.servers import SERVERS, Server, redis_binary, valkey_binary
 from tests.stores import trouble
+from tests.stores.opened import opened
 from tests.stores.trouble import Trouble
 from tests.tls import tls
 
@@ -103,26 +100,6 @@ KEY_ALONE: list[tuple[str, Trouble, str, str]] = [
         "DAMAGED",
     ),
 ]
-
-
-@pytest.fixture(params=["threads", "tasks"])
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@contextlib.contextmanager
-def opened(api: str, url: str) -> Iterator[Store]:
-    patience: Any = {"prefix": "batchlimit", "connect_timeout": 30.0, "deadline": 30.0}
-    address = read_url(url)
-    store = open_store(address, **patience) if api == "threads" else _blocking(address, patience)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def _blocking(address: Address, patience: Any) -> Store:
-    return BlockingStore(open_store(address, for_tasks=True, **patience))
 
 
 def failed(api: str, url: str, told: str) -> StoreUnavailable:
@@ -234,7 +211,6 @@ def test_a_failure_of_tls_says_so(api: str, change: object, told: str) -> None:
         failed(api, change(secured.url, secured), told)
 
 
-@pytest.mark.parametrize("api", ["threads", "tasks"])
 def test_after_a_readonly_the_address_is_resolved_anew(api: str) -> None:
     """A managed failover gives the name to another machine, and leaves us connected to what is now a replica."""
     with node(valkey_binary()) as one, opened(api, f"{one.url}?client_name=ours") as store:

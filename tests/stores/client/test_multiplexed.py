@@ -1,8 +1,7 @@
 """One connection for many tasks: who asks in the same turn travels together, and each gets its own answer."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ from batchlimit.stores.client.async_direct import MultiplexedConnection, _Reply
 from batchlimit.stores.client.scripts import bucket_name, command
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary
+from tests.stores.opened import opened_for_tasks
 
 HUNDRED = Quota(0.001, 100)
 LONG = 30.0
@@ -27,15 +27,6 @@ MANY = 50
 
 def ask(need: int, seq: int = 1) -> Ask:
     return Ask("a", seq, need=need, queued=need, want=need, round_trip=2.0)
-
-
-@contextlib.asynccontextmanager
-async def opened(url: str, prefix: str) -> AsyncIterator[AsyncRedisStore]:
-    store = AsyncRedisStore.from_url(url, prefix=prefix, connect_timeout=LONG, deadline=LONG)
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 async def crowd(store: AsyncRedisStore, seq: int = 1) -> list[Grant | BaseException]:
@@ -49,7 +40,7 @@ def granted(answers: list[Grant | BaseException]) -> list[object]:
 
 
 async def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey: Server, prefix: str) -> None:
-    async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+    async with opened_for_tasks(f"{valkey.url}?client_name={prefix}", prefix) as store:
         assert granted(await crowd(store)) == [i + 1 for i in range(MANY)]
         with valkey.client(decode_responses=True) as client:
             assert sum(each["name"] == prefix for each in client.client_list()) == 1
@@ -57,7 +48,7 @@ async def test_all_tasks_share_one_connection_and_each_has_its_own_answer(valkey
 
 async def test_a_connection_that_ended_before_its_first_use_fails_at_once(valkey: Server, prefix: str) -> None:
     """Nobody would settle what is asked of it: the call would last as long as it may."""
-    async with opened(valkey.url, prefix) as store:
+    async with opened_for_tasks(valkey.url, prefix) as store:
         await store.take("k", HUNDRED, ask(1))
         line: Any = store._transport
         pipe: MultiplexedConnection = line._multiplexed
@@ -77,7 +68,7 @@ async def test_a_command_is_sent_at_once_if_no_reply_is_awaited_and_the_others_o
         written.append(len(pipe._outbox))
         flush(pipe)
 
-    async with opened(valkey.url, prefix) as store:
+    async with opened_for_tasks(valkey.url, prefix) as store:
         await store.peek("k", HUNDRED)
         await asyncio.sleep(0)
         monkeypatch.setattr(MultiplexedConnection, "_flush", write)
@@ -88,7 +79,7 @@ async def test_a_command_is_sent_at_once_if_no_reply_is_awaited_and_the_others_o
 
 
 async def test_a_command_that_is_sent_alone_leaves_the_loop_nothing_to_do(valkey: Server, prefix: str) -> None:
-    async with opened(valkey.url, prefix) as store:
+    async with opened_for_tasks(valkey.url, prefix) as store:
         await store.peek("k", HUNDRED)
         pipe: Any = store._transport._multiplexed  # type: ignore[union-attr]
         loop: Any = asyncio.get_running_loop()
@@ -101,7 +92,7 @@ async def test_a_command_that_is_sent_alone_leaves_the_loop_nothing_to_do(valkey
 async def test_one_that_finds_no_reply_awaited_takes_those_along_that_wait_for_the_end_of_the_turn(
     valkey: Server, prefix: str
 ) -> None:
-    async with opened(valkey.url, prefix) as store:
+    async with opened_for_tasks(valkey.url, prefix) as store:
         await store.peek("k", HUNDRED)
         pipe: Any = store._transport._multiplexed  # type: ignore[union-attr]
         written, transport = list[bytes](), pipe._transport
@@ -129,7 +120,7 @@ async def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
+    async with server, opened_for_tasks(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
         await store.peek("k", HUNDRED)
         heard.clear()
         await asyncio.gather(*(store.peek(f"k{i}", HUNDRED) for i in range(MANY)))
@@ -138,7 +129,7 @@ async def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
 
 async def test_lost_scripts_do_not_show(prefix: str) -> None:
     with node(valkey_binary()) as one:
-        async with opened(one.url, prefix) as store:
+        async with opened_for_tasks(one.url, prefix) as store:
             for seq in range(1, 4):
                 one.ask("SCRIPT", "FLUSH")
                 one.ask("FLUSHALL")
@@ -146,7 +137,7 @@ async def test_lost_scripts_do_not_show(prefix: str) -> None:
 
 
 async def test_an_error_of_one_key_reaches_its_caller_alone(valkey: Server, prefix: str) -> None:
-    async with opened(valkey.url, prefix) as store:
+    async with opened_for_tasks(valkey.url, prefix) as store:
         with valkey.client() as client:
             client.set(bucket_name(prefix, "k7"), "theirs")
         answers = granted(await crowd(store))
@@ -157,7 +148,7 @@ async def test_an_error_of_one_key_reaches_its_caller_alone(valkey: Server, pref
 async def test_a_cancelled_call_leaves_others_their_replies_and_the_next_call_reconnects(prefix: str) -> None:
     """Nobody knows whether a connection on which one waited in vain is good for anything."""
     with node(valkey_binary()) as one:
-        async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
+        async with opened_for_tasks(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
             pipe = store._transport._multiplexed  # type: ignore[union-attr]
             one.stop()
@@ -188,7 +179,7 @@ async def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
         return asyncio.Future.done(answer)
 
     with node(valkey_binary()) as one:
-        async with opened(one.url, prefix) as store:
+        async with opened_for_tasks(one.url, prefix) as store:
             await store.peek("k", HUNDRED)
             pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
             one.stop()
@@ -206,7 +197,7 @@ async def test_a_call_cancelled_as_its_reply_arrives_leaves_no_connection(
     valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pipe took no more calls, and nobody was left who would have ended it."""
-    async with opened(f"{valkey.url}?client_name={prefix}", prefix) as store:
+    async with opened_for_tasks(f"{valkey.url}?client_name={prefix}", prefix) as store:
         for _ in range(3):
             await store.peek("k", HUNDRED)
             pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
@@ -225,7 +216,7 @@ def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Le
 
 async def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: str) -> None:
     with node(valkey_binary()) as one:
-        async with opened(f"{one.url}?client_name={prefix}", prefix) as store:
+        async with opened_for_tasks(f"{one.url}?client_name={prefix}", prefix) as store:
             await store.peek("k", HUNDRED)
             one.stop()
             calls = asyncio.create_task(crowd(store))
@@ -239,7 +230,7 @@ async def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(pr
 
 async def test_an_idle_connection_that_ends_is_replaced(prefix: str) -> None:
     with node(valkey_binary()) as one:
-        async with opened(one.url, prefix) as store:
+        async with opened_for_tasks(one.url, prefix) as store:
             await store.peek("k", HUNDRED)
             pipe = store._transport._multiplexed  # type: ignore[union-attr]
             one.kill()
@@ -257,7 +248,7 @@ async def test_a_reply_without_a_command_ends_the_connection(prefix: str) -> Non
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, opened(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
+    async with server, opened_for_tasks(f"redis://127.0.0.1:{port}?protocol=2", prefix) as store:
         pipes = set()
         for _ in range(3):
             await store.peek("k", HUNDRED)
@@ -292,7 +283,7 @@ def test_the_reply_to_an_interrupted_call_reaches_no_other_call(valkey: Server, 
 
 async def test_connecting_is_cancelled_when_no_call_waits_for_it(prefix: str) -> None:
     with node(valkey_binary()) as one:
-        async with opened(one.url, prefix) as store:
+        async with opened_for_tasks(one.url, prefix) as store:
             one.stop()
             calls = [asyncio.create_task(store.peek(f"k{i}", HUNDRED)) for i in range(3)]
             await asyncio.sleep(0)
