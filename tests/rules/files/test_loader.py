@@ -1,19 +1,25 @@
 """Rules from a file: what it says, and where an error of it is."""
 
 # ruff: noqa: E501  # a row is read as one line
+import contextlib
 import os
+import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from batchlimit import FailurePolicy, Quota
+from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError, Statuses
+from batchlimit.rules.file import rules_of
 from batchlimit.rules.files.loader import Loader
 
 TOML = """
@@ -80,17 +86,14 @@ def test_a_file_says_what_python_says(tmp_path: Path, name: str, text: str, codi
 
 A = '[[rules]]\nname = "a"\nquota = "1/s"\nkey = "a"\n'
 GOOD = 'name = "good"\nquota = "1/s"\nkey = "good"'
-# each row is read as one
+# fmt: off
 TOML_ERRORS = [
     # the text, and the error; the mark ^ stands before what it is about
     ('[[rules]]\nname = "a"\nquota = "5/^minite"\nkey = "a"', "rule 'a': quota '5/minite': expected a unit"),
     ('[[rules]]\nname = "a"\nquota = \'5/s; 10/^\'\nkey = "a"', "rule 'a': quota '5/s; 10/': expected a unit"),
     ('[[rules]]\nname = "a"\nquota = ^"5\\u002Fminite"\nkey = "a"', "rule 'a': quota '5/minite': expected a unit"),
     ('[[rules]]\nname = "a"\nquota = ^5\nkey = "a"', "rule 'a': a quota must be a str"),
-    (
-        '[[rules]]\nname = "a"\nquota = "1/s"\n  ^mtach = "*"\nkey = "a"',
-        "a rule has no field 'mtach': did you mean match?",
-    ),
+    ('[[rules]]\nname = "a"\nquota = "1/s"\n  ^mtach = "*"\nkey = "a"', "a rule has no field 'mtach': did you mean match?"),
     (A + '^"x y" = 1', "a rule has no field 'x y': there are name, quota"),
     (A + "^x.y = 1", "a rule has no field 'x'"),
     (f'[[rules]]\n{GOOD}\n\n[[^rules]]\nname = "a"\nkey = "a"', "rule 'a': the rule has no quota"),
@@ -113,35 +116,26 @@ TOML_ERRORS = [
     (A + 'match = ^"x"', "rule 'a': match 'x' can never match"),
     (A + 'match = ["/a", # one\n  ^"x", "y"]', "match 'x' can never match"),
     (A + "match = ^[]", "match is empty"),
-    (
-        f'[[rules]]\n{GOOD}\n[[rules]]\nname = ^"good"\nquota = "1/s"\nkey = "a"',
-        "rule 'good': two rules have this name",
-    ),
+    (f'[[rules]]\n{GOOD}\n[[rules]]\nname = ^"good"\nquota = "1/s"\nkey = "a"', "rule 'good': two rules have this name"),
     (f'[[rules]]\n{GOOD}\n[[rules]]\nname = "a"\nquota = "2/s"\nkey = ^"good"', "rule 'a': it shares its keys"),
     (f'[[rules]]\n{GOOD}\n[[rules]]\nname = "a"\nquota = "1/s"\nkey = ^"{{ip}}"', "rule 'a': a client could choose"),
     ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = ^"{ipp}"', "neither in the identity nor in '*': did you mean {ip}?"),
     ('[[rules]]\nname = "a"\nquota = "1/s"\nkey = "{ip}"\nmatch = ^"/{ip}"', "is a name of the identity too"),
-    (
-        f'rules = [{{name = "a", quota = "5/m ^inute", key = "a"}}]\n# {GOOD[:4]}',
-        "rule 'a': quota '5/m inute': expected",
-    ),
+    (f'rules = [{{name = "a", quota = "5/m ^inute", key = "a"}}]\n# {GOOD[:4]}', "rule 'a': quota '5/m inute': expected"),
     ("rules = ^[]", "rules are a list of at least one"),
     ('rules = [^"a"]', "a rule has fields such as name"),
+    ('exempt = ["/hello", ^"hello"]\n' + A, "exempt names the function 'hello'; functions= has: f"),
+    ('exempt = [^"/a b c"]\n' + A, "'/a b c': expected methods and one path"),
+    ('exempt = ^"/x"\n' + A, "exempt is a list of patterns, not '/x'"),
     ('[^rules]\nname = "a"', r"rules are a list of at least one: write [[rules]]"),
     (f'[[rules]]\n{GOOD}\n[[^rule]]\nname = "a"', "the file has no field 'rule': did you mean rules?"),
-    (
-        f"[[rules]]\n{GOOD}\n[^limits]\na = '1/s'",
-        "load it as a RuleFile, which stands wherever Rules do and has limits",
-    ),
+    (f"[[rules]]\n{GOOD}\n[^limits]\na = '1/s'", "load it as a RuleFile, which stands wherever Rules do and has limits"),
     (f'[[rules]]\n{GOOD}\n[^rules.more]\nname = "a"', "a rule has no field 'more'"),
     ("[[rules]]\nname = ^a", "not TOML: Invalid value"),
     ('[[rules]]\nmode = """\nenforce"""\n# "it\'s\nname = "a"\nkey = "a"\nquota = ^[]', "a quota must be a str"),
     ("[[rules]]\n\"name\" = 'a'\n'k\\u0065y' = 1\nquota = \"1/s\"", "a rule has no field"),
     ('[[rules]]\n"n\\u0061me" = ^""\nkey = "a"\nquota = "1/s"', "a name has 1 to 64 letters"),
-    (
-        "[[rules]]\nname = \"a\"\nmode = '''shadow'''\ncost = ^1979-05-27 07:32:00 # when\nkey = \"a\"\nquota = \"1/s\"",
-        "cost must be",
-    ),
+    ("[[rules]]\nname = \"a\"\nmode = '''shadow'''\ncost = ^1979-05-27 07:32:00 # when\nkey = \"a\"\nquota = \"1/s\"", "cost must be"),
 ]
 YAML_ERRORS = [
     ("rules:\n- name: a\n  quota: 5/^minite\n  key: a", "rule 'a': quota '5/minite': expected a unit"),
@@ -153,14 +147,12 @@ YAML_ERRORS = [
     ("rules:\n- name: a\n  quota: 1/s\n  key: a\n  ^name: b", "'name' stands twice in one mapping"),
     ("rules: []\n^rules: []", "'rules' stands twice in one mapping"),
     ("rules:\n- name: a\n  quota: 1/s\n  key: a\n  match: *^", "not YAML: "),
-    (
-        "rules:\n- name: a\n  quota: 1/s\n  key: ^{ip}",
-        "rule 'a': a key is a str such as 'user:{user}', not {'ip': None}",
-    ),
+    ("rules:\n- name: a\n  quota: 1/s\n  key: ^{ip}", "rule 'a': a key is a str such as 'user:{user}', not {'ip': None}"),
     ("rules: ^all", "rules are a list of at least one: write 'rules:' and a list"),
     ("rules: ^{a: {quota: 1/s}}", "rules are a list of at least one"),
     ("base: &base {quota: 1/s}\nrules: []", "the file has no field 'base'"),
 ]
+# fmt: on
 
 
 def error_of(text: str, form: Literal["toml", "yaml"]) -> RulesError:
@@ -170,8 +162,7 @@ def error_of(text: str, form: Literal["toml", "yaml"]) -> RulesError:
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "says"),
-    [("toml", *each) for each in TOML_ERRORS] + [("yaml", *each) for each in YAML_ERRORS],
+    ("form", "text", "says"), [("toml", *each) for each in TOML_ERRORS] + [("yaml", *each) for each in YAML_ERRORS]
 )
 def test_an_error_says_what_and_where(form: Literal["toml", "yaml"], text: str, says: str) -> None:
     error = error_of(text, form)
@@ -194,20 +185,15 @@ def test_a_file_without_rules_is_refused(form: Literal["toml", "yaml"], text: st
     assert "there are no rules, so nothing is limited" in str(error_of(text, form))
 
 
-@pytest.mark.parametrize(("name", "data"), [("rules.txt", b""), ("rules", b""), ("rules.toml", b"# \xff")])
-def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path, name: str, data: bytes) -> None:
-    path = tmp_path / name
-    path.write_bytes(data)
-    with pytest.raises(RulesError, match=name):
-        Rules.load(path)
-
-
-def test_a_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "rules.toml"
-    path.write_bytes(b"# a\n# b\n# \xff\n# c")
-    with pytest.raises(RulesError) as caught:
-        Rules.load(path)
-    assert caught.value.line == 3
+@pytest.mark.parametrize("read", [Rules.load, RuleFile])
+@pytest.mark.parametrize(
+    ("name", "data", "line"), [("rules.txt", b"", None), ("rules", b"", None), ("rules.toml", b"# a\n# \xff\n# c", 2)]
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, read: Any, name: str, data: bytes, line: int | None) -> None:
+    (path := tmp_path / name).write_bytes(data)
+    with pytest.raises(RulesError, match=name) as refused:
+        read(path)
+    assert refused.value.line == line
 
 
 @pytest.mark.parametrize(
@@ -298,8 +284,177 @@ def test_a_missing_file_says_where_it_was_looked_for(read: Callable[[str], objec
         read("nowhere.toml")
 
 
-def test_of_two_rules_with_one_name_the_second_is_placed() -> None:
-    text = "\n".join(f'[[rules]]\nname = "{name}"\nquota = "1/s"\nkey = "{key}"' for name, key in ("ab", "xy", "az"))
-    with pytest.raises(RulesError, match="two rules have this name") as caught:
-        Rules.loads(text, format="toml")
-    assert caught.value.line == 10
+# A text of any kind is read, or refused by a RulesError
+Form = Literal["toml", "yaml"]
+WORDS = [
+    *"[]{}=:,#-*&!|>%@'\"\n\t ?.0\0\ufeff\ud800é",
+    *("[[rules]]\n", "rules:\n", "- ", "  ", "name", "quota", "key", "match", "cost", "charge", "on_failure", "mode"),
+    "replaces",
+    *("name: a\n", "name = 'a'\n", "quota = '1/s'\n", "quota: 1/s\n", "key: k\n", "key = 'k'\n", "&a", "*a", "<<: "),
+    *("2001-99-99", "1e999", "0x1f", "null", "true", "'''", '"""', "!!python/name:os.system", "!!binary ", "\r\n"),
+]
+
+
+@pytest.mark.parametrize("form", ["toml", "yaml"])
+@given(st.lists(st.sampled_from(WORDS), max_size=30).map("".join))
+@example("rules: &a [*a]")
+@example("rules: &a {name: *a}")
+@example("? [a]\n: b")
+@example("rules:\n- 2001-99-99: 1")
+@example("rules: " + "9" * 5000)
+@example("a = " + "9" * 5000)
+@example("a = " + "[" * 5000)
+@example("[" * 5000)
+@example("rules: !!python/name:os.system ")
+def test_no_text_raises_anything_else(form: Form, text: str) -> None:
+    with contextlib.suppress(RulesError):
+        assert len(Rules.loads(text, format=form))
+
+
+def test_rules_and_their_errors_travel_between_processes() -> None:
+    rules = Rules([Rule("a", "1/s", key="k:{ip}", match="/{x}/*", charge=Statuses(401), on_failure="open")])
+    copy = pickle.loads(pickle.dumps(rules))
+    assert list(copy) == list(rules)
+    request = Request("GET", "/x/y", {"ip": "203.0.113.9"})
+    assert copy.applicable(request) == rules.applicable(request)
+    error = RulesError("no", source="f", rule="a", field="key", line=2, column=3)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "f:2:3: rule 'a': no"
+
+
+# A RuleFile: what it may say, and what is wrong with it
+BOTH = """
+revision = 7
+
+[[rules]]
+name = "login"
+quota = "5/minute"
+key = "login:{ip}"
+match = "POST /login"
+on_failure = "open"
+
+[limits]
+"mails:*" = "10/s burst 20"
+"*" = {quota = "1000/s", mode = "shadow", on_failure = {kind = "local", instances = 4}}
+"""
+BOTH_IN_YAML = """
+revision: 7
+rules:
+  - {name: login, quota: 5/minute, key: "login:{ip}", match: POST /login, on_failure: open}
+limits:
+  "mails:*": 10/s burst 20
+  "*": {quota: 1000/s, mode: shadow, on_failure: {kind: local, instances: 4}}
+"""
+
+
+class Follower:
+    def obey(self, said: object) -> None:
+        pass
+
+
+def written(folder: Path, text: str, name: str = "limits.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("name", "text"), [("limits.toml", BOTH), ("limits.yaml", BOTH_IN_YAML)])
+def test_a_file_says_rules_of_requests_limits_of_keys_and_a_revision(tmp_path: Path, name: str, text: str) -> None:
+    file = RuleFile(written(tmp_path, text, name))
+    assert [rule.name for rule in file.rules] == ["login"]
+    assert file.limits.revision == 7
+    assert dict(file.limits.by_name) == {
+        "login:*": CodeLimit(Quota.parse("5/minute"), FailurePolicy.open(), "enforce"),
+        "mails:*": CodeLimit(Quota.parse("10/s burst 20")),
+        "*": CodeLimit(Quota.parse("1000/s"), FailurePolicy.local(4), "shadow"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "limits.toml: there are no rules and no limits, so nothing is limited: add [[rules]]"),
+        ("limits = 7", "limits.toml:1:10: limits are names or patterns of keys, each with its quota"),
+        ('[limits]\n"*" = "10/minite"', "limits.toml:2:11: limit '*': quota '10/minite': expected a unit"),
+        ('[limits]\n"*" = {quota = "10/minite"}', "limits.toml:2:20: limit '*': quota '10/minite': expected a unit"),
+        ('[limits]\n"*" = 7', "limits.toml:2:7: limit '*': "),
+        ('[limits]\na = {mode = "shadow"}', "limits.toml:2:5: limit 'a' has no quota"),
+        ('[limits]\na = {quta = "1/s"}', "limits.toml:2:6: limit 'a' has no field 'quta': did you mean quota?"),
+        ('[limits]\na = {quota = "1/s", mode = "open"}', "limit 'a': mode is 'enforce' or 'shadow', not 'open'"),
+        ('[limits]\na = {quota = "1/s", on_failure = "opn"}', "a failure policy is 'closed', 'open' or 'local'"),
+        ('[limits]\na = {quota = "1/s", on_failure = {kind = "opn"}}', "limit 'a': a failure policy is"),
+        ('limts = {a = "1/s"}', "limits.toml: there are no rules and no limits"),
+        ('revison = 7\n[limits]\na = "1/s"', "the file has no field 'revison': did you mean revision?"),
+        ('revision = -1\n[limits]\na = "1/s"', "limits.toml:1:12: revision is a whole number from 0, not -1"),
+        ('revision = 9007199254740992\n[limits]\na = "1/s"', "revision is a whole number from 0, not 9007199254740992"),
+        ('exempt = [7]\n[limits]\na = "1/s"', "limits.toml:1:10: exempt is a list of patterns, not [7]"),
+        ('exempt = "/x"\n[limits]\na = "1/s"', "exempt is a list of patterns, not '/x'"),
+        ('revision = true\n[limits]\na = "1/s"', "revision is a whole number from 0, not True"),
+        (BOTH + '"login:*" = "1/s"', "'login:*' is limited by a rule already"),
+        (BOTH.replace("5/minute", "5/minite"), "rule 'login': quota '5/minite'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(RulesError) as caught:
+        RuleFile(written(tmp_path, text))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("interval", "kind"), [(0.0, ValueError), (-1, ValueError), ("1s", TypeError), (1e9, ValueError)]
+)
+def test_an_interval_is_in_seconds(tmp_path: Path, interval: object, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="interval"):
+        RuleFile(written(tmp_path, BOTH), interval=interval)  # type: ignore[arg-type]
+
+
+def test_a_file_belongs_to_its_process(tmp_path: Path) -> None:
+    file = RuleFile(written(tmp_path, BOTH))
+    with pytest.raises(TypeError, match="from the same path"):
+        pickle.dumps(file)
+    assert repr(file) == f"<RuleFile {tmp_path / 'limits.toml'}>"
+
+
+def test_a_revision_may_be_as_large_as_a_number_of_lua_is_exact(tmp_path: Path) -> None:
+    text = BOTH.replace("revision = 7", f"revision = {2**53 - 1}")
+    assert RuleFile(written(tmp_path, text)).said.limits.revision == 2**53 - 1
+
+
+def test_a_look_that_was_interrupted_tells_its_followers_again_and_once(tmp_path: Path) -> None:
+    heard = list[int]()
+
+    class Interrupted:
+        def obey(self, said: object) -> None:
+            heard.append(len(heard))
+            if len(heard) == 2:
+                raise KeyboardInterrupt
+
+    file, limiter = RuleFile(written(tmp_path, BOTH)), Interrupted()
+    file.lead(limiter)
+    file.look()
+    assert len(heard) == 1
+    written(tmp_path, BOTH.replace("revision = 7", "revision = 80"))
+    with pytest.raises(KeyboardInterrupt):
+        file.look()
+    for _ in range(2):
+        file.look()
+        assert (len(heard), file.said.limits.revision) == (3, 80)
+
+
+def test_a_file_that_was_closed_looks_no_more_nor_does_a_forked_child(tmp_path: Path) -> None:
+    file, limiter = RuleFile(written(tmp_path, BOTH), watch=True), Follower()
+    file.lead(limiter)
+    file.close()
+    file.after_fork()
+    file.lead(limiter)
+    assert file._thread is None
+
+
+def test_a_file_without_rules_of_requests_is_none_for_the_web(tmp_path: Path) -> None:
+    assert isinstance(rules_of(RuleFile(written(tmp_path, BOTH))), Rules)
+    with pytest.raises(RulesError, match="no rules of requests"):
+        rules_of(RuleFile(written(tmp_path, '[limits]\n"*" = "1/s"')))
+
+
+def test_rules_alone_are_read_from_a_file_without_limits(tmp_path: Path) -> None:
+    with pytest.raises(RulesError, match="the file has no field 'revision'"):
+        Rules.load(written(tmp_path, BOTH))
