@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
@@ -36,5 +37,17 @@ def test_only_failed_logins_are_charged(frozen_limits: FrozenLimits) -> None:
         assert statuses == [204, *[401] * 5, 429]
         frozen_limits.advance(12)
         assert (await client.post("/login", data={"password": "guess"})).status == 401
+
+    run(story)
+
+
+def test_a_chat_is_closed_after_twenty_messages() -> None:
+    async def story(client: "Client[web.Request, web.Application]") -> None:
+        async with client.ws_connect("/chat") as websocket:
+            with suppress(ConnectionError):
+                for _ in range(21):
+                    await websocket.send_str("hello")
+            heard = [message async for message in websocket]
+        assert (len(heard), websocket.close_code) == (20, 1008)
 
     run(story)

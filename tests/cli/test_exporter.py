@@ -28,7 +28,7 @@ def told(page: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_it_tells_of_the_keys_and_patterns_that_it_watches(run: Run, valkey_store: RedisStore) -> None:
+def test_the_exporter_tells_of_the_keys_and_patterns_that_it_watches(run: Run, valkey_store: RedisStore) -> None:
     use(valkey_store, "search:ann", 300, refused=7)
     use(valkey_store, "search:bob", 100)
     use(valkey_store, "secret", 50)
@@ -46,12 +46,7 @@ def test_it_tells_of_the_keys_and_patterns_that_it_watches(run: Run, valkey_stor
     assert "secret" not in done.stdout
 
 
-def test_an_empty_name_cannot_be_watched(run: Run) -> None:
-    done = run("exporter", "--once", "-w", "")
-    assert (done.exit_code, "a key must not be empty" in done.stderr) == (2, True)
-
-
-def test_it_tells_of_overrides_by_what_they_say(run: Run, valkey_store: RedisStore) -> None:
+def test_the_exporter_tells_of_overrides_by_what_they_say(run: Run, valkey_store: RedisStore) -> None:
     run("set", "search:*", "20/s")
     run("hold", "export:*", "1h")
     run("open", "login", "--until", "1h")
@@ -96,11 +91,6 @@ def test_a_scrape_is_answered_over_http(environment: dict[str, str], valkey_stor
                     assert told(reply.read().decode())["used_total", "ann"] == 300
         finally:
             process.kill()
-
-
-def test_a_store_within_one_process_cannot_be_watched(run: Run) -> None:
-    done = run("exporter", "--once", "--url", "memory://")
-    assert (done.exit_code, "within one process" in done.stderr) == (2, True)
 
 
 def test_a_port_that_is_taken_is_told_in_a_line(run: Run) -> None:

@@ -38,12 +38,7 @@ def strangers(run: Run, valkey: Server, valkey_store: RedisStore, prefix: str) -
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "words",
-    [
-        ("top", "--once", "--interval", "0.1"),
-        ("rules",),
-        ("log",),
-        ("set", "*", "1/s", "--dry-run"),
-    ],
+    [("top", "--once", "--interval", "0.1"), ("rules",), ("log",), ("set", "*", "1/s", "--dry-run")],
     ids=" ".join,
 )
 def test_what_is_listed_is_escaped_and_nothing_is_lost(run: Run, words: tuple[str, ...], form: str) -> None:

@@ -4,19 +4,25 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from batchlimit import Quota
+from batchlimit import Quota, RateLimiter
 from batchlimit.admin import Admin
 from batchlimit.bucket.messages import Ask
 from batchlimit.stores import RedisStore
-from tests.cli.conftest import Run
-from tests.depth import depth
+from tests.apis.blocking import Blocking
+from tests.cli.conftest import Run, typed_at
+from tests.cli.test_exporter import told as metrics_of
+from tests.depth import depth, only_deep
 from tests.nodes import await_fact
-from tests.servers import Server
+from tests.servers import Server, Servers
+from tests.sync.stage import until
 
 
 def test_what_is_set_is_shown_logged_and_removed(run: Run, admin: Admin) -> None:
@@ -67,9 +73,11 @@ def test_a_change_without_a_change_says_what_to_name(run: Run) -> None:
     assert "name a quota, such as 20/s, or another mode, weight or failure policy" in run("set", "ann").stderr
 
 
-@pytest.mark.parametrize("words", [("set", "ann", "20/s"), ("rules",), ("log",), ("get", "ann"), ("unset", "ann")])
-def test_a_store_within_one_process_is_none_for_operators(run: Run, words: tuple[str, ...]) -> None:
-    done = run(*words, "--url", "memory://")
+@pytest.mark.parametrize(
+    "words", ["set ann 20/s", "rules", "log", "get ann", "unset ann", "top --once", "exporter --once"]
+)
+def test_a_store_within_one_process_is_none_for_operators(run: Run, words: str) -> None:
+    done = run(*words.split(), "--url", "memory://")
     assert (done.exit_code, "within one process" in done.stderr) == (2, True)
 
 
@@ -149,9 +157,7 @@ def test_a_trial_of_every_key_and_a_pattern_of_few_need_no_yes(run: Run, words: 
     assert run(*words).exit_code == 0
 
 
-def test_a_dry_run_shows_what_a_pattern_of_every_key_would_touch(
-    run: Run, admin: Admin, valkey_store: RedisStore
-) -> None:
+def test_a_dry_run_shows_what_a_pattern_of_all_keys_would_touch(run: Run, admin: Admin, valkey_store: Any) -> None:
     used(valkey_store, "search:ann", "export")
     told = json.loads(run("set", "*", "20/s", "--dry-run", "-o", "json").stdout)
     assert [each["key"] for each in told["touches"]] == ["export", "search:ann"]
@@ -174,6 +180,8 @@ def test_a_dry_run_shows_what_a_pattern_of_every_key_would_touch(
         (["set", "ann", "20/s", "--why", "two\nlines"], 2),
         (["rules", "--url", "nowhere://"], 2),
         (["rules", "--url", "redis://localhost:1/0"], 3),
+        (["top", "--once", "--url", "redis://localhost:1/0"], 3),
+        (["exporter", "--once", "-w", ""], 2),
         (["rules"], 0),
         (["log"], 0),
     ],
@@ -264,9 +272,7 @@ def test_weight_and_failure_policy_are_set(run: Run, admin: Admin) -> None:
 
 
 @pytest.mark.parametrize(("command", "word"), [("refill", "refilled"), ("clear", "cleared")])
-def test_the_bucket_of_one_key_is_filled_after_a_yes_and_that_is_logged(
-    run: Run, valkey_store: RedisStore, command: str, word: str
-) -> None:
+def test_a_bucket_is_filled_after_a_yes_and_logged(run: Run, valkey_store: RedisStore, command: str, word: str) -> None:
     quota = Quota(0.001, 100)
     assert run(command, "ann*", "--yes").exit_code == 2
     assert "there was none" in run(command, "never used", "--yes").stderr
@@ -315,3 +321,192 @@ def test_a_shell_completes_commands_and_options(typed: str, expected: list[str])
     line = [sys.executable, "-m", "batchlimit"]
     done = subprocess.run(line, env=os.environ | words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == expected
+
+
+TOML = """[overrides]
+"search:*" = "20/s"
+"export:*" = {mode = "open", until = "1h", why = "an incident"}
+"bo\\u001Bb" = "1/s"
+"""
+YAML = "overrides:\n  search:*: 20/s\n  export:*: {mode: open, why: an incident}\n"
+
+
+def written(folder: Path, text: str, name: str = "live.toml") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def names(admin: Admin) -> list[str]:
+    return sorted(each.name for each in admin.overrides())
+
+
+def test_a_file_is_set_in_one_change_and_its_difference_is_shown_before(run: Run, admin: Admin, tmp_path: Path) -> None:
+    admin.apply({"search:*": "50/s", "left": "1/s"})
+    file = written(tmp_path, YAML, "live.yaml")
+    shown = run("rules", "apply", file, "--prune", "--dry-run", "-o", "json")
+    assert json.loads(shown.stdout) == [
+        {"name": "search:*", "before": "search:* 50/s", "after": "search:* 20/s"},
+        {"name": "export:*", "before": None, "after": "export:* open (an incident)"},
+        {"name": "left", "before": "left 1/s", "after": None},
+    ]
+    assert "2 would be set, 1 would be removed, 0 unchanged" in shown.stderr
+    assert names(admin) == ["left", "search:*"]
+    assert run("rules", "apply", file, "--prune").exit_code == 1, "nobody said yes"
+    done = run("rules", "apply", file, "--prune", "--yes", "--who", "ann", "--why", "the file")
+    assert (done.exit_code, "2 set, 1 removed" in done.stderr) == (0, True)
+    assert {(each.name, each.who, each.why) for each in admin.overrides()} == {
+        ("search:*", "ann", "the file"),
+        ("export:*", "ann", "an incident"),
+    }
+    again = run("rules", "apply", file, "--why", "the file")
+    assert (again.exit_code, "0 set, 0 removed, 2 unchanged" in again.stderr) == (0, True)
+
+
+def test_a_difference_tells_until_when_each_counts(run: Run, admin: Admin, tmp_path: Path) -> None:
+    admin.set("ann", "5/s", until="2099-01-01T00:00Z")
+    file = written(tmp_path, '[overrides]\nann = {quota = "5/s", until = "2099-02-01T00:00Z"}')
+    (row,) = json.loads(run("rules", "apply", file, "--dry-run", "-o", "json").stdout)
+    assert row["before"] == "ann 5/s until 2099-01-01 00:00:00 UTC"
+    assert row["after"] == "ann 5/s until 2099-02-01 00:00:00 UTC"
+
+
+def test_what_holds_for_every_key_asks_first(run: Run, admin: Admin, tmp_path: Path) -> None:
+    file = written(tmp_path, '[overrides]\n"*" = "20/s"')
+    assert run("rules", "apply", file).exit_code == 1
+    assert run("rules", "apply", file, typed_in="y\n").exit_code == 0
+    assert names(admin) == ["*"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        (TOML, "live.toml", r"'bo\x1bb'"),
+        ('[overrides]\nann = "5/s"\nbob = "5/fortnight"', "live.toml", "live.toml:3:1: 'bob': quota"),
+        (
+            "overrides:\n  ann: 5/s\n  bob: {quota: 5/s, unti: 1h}",
+            "live.yaml",
+            "live.yaml:3:3: 'bob': an override has no field",
+        ),
+        ("[overrides]\nann = ", "live.toml", "live.toml:2: not TOML"),
+        ("[limits]", "live.toml", "there is no table of overrides"),
+        ("overrides: [", "live.yaml", "not YAML"),
+        ("", "live.ini", "files named .toml, .yaml, .yml"),
+    ],
+)
+def test_a_faulty_file_sets_nothing(run: Run, admin: Admin, tmp_path: Path, text: str, name: str, told: str) -> None:
+    done = run("rules", "apply", written(tmp_path, text, name))
+    assert (done.exit_code, told in done.stderr) == (2, True), done.stderr
+    assert names(admin) == []
+    assert run("rules", "apply", str(tmp_path / "missing.toml")).exit_code == 2
+
+
+@only_deep
+def test_ten_thousand_are_set_at_once(run: Run, admin: Admin, tmp_path: Path) -> None:
+    lines = "\n".join(f'"key:{number}" = "{number + 1}/s"' for number in range(10_000))
+    assert run("rules", "apply", written(tmp_path, f"[overrides]\n{lines}")).exit_code == 0
+    assert len(admin.overrides()) == 10_000
+    assert len(admin.history(5_000)) < 2_000
+
+
+# After the store has lost its overrides the commands say what processes obey, and `unset` ends it
+KEY = "ann"
+"""Is served all the time."""
+Limiter = Any
+
+
+class Site(NamedTuple):
+    """A store, and a limiter of each API."""
+
+    url: str
+    prefix: str
+    run: Run
+    fleet: list[Limiter]
+
+    def lose(self, names: str = "*") -> None:
+        """Lose what FLUSHALL loses of this prefix, or a part: other tests use the server."""
+        with Admin.from_url(self.url) as admin:
+            for _, client in admin.store.primaries():
+                for name in client.keys(f"{{{self.prefix}:{names}"):
+                    client.delete(name)
+
+    def overrides(self) -> tuple[str, str]:
+        """The verdict of doctor, and what it found."""
+        findings = json.loads(self.run("doctor", "-o", "json").stdout)
+        (found,) = [each for each in findings if each["check"] == "overrides"]
+        return found["verdict"], found["found"]
+
+
+@pytest.fixture(params=["valkey", "cluster"])
+def site(request: pytest.FixtureRequest, servers: Servers, prefix: str) -> Iterator[Site]:
+    url = servers.get(request.param).url
+    fleet = [each.from_url(url, "1000/s", prefix=prefix) for each in (RateLimiter, Blocking)]
+    yield Site(url, prefix, typed_at(url, prefix), fleet)
+    for each in fleet:
+        each.close()
+
+
+def asks(limiter: Limiter, fact: Callable[[Limiter], bool]) -> None:
+    """Have it serve until something is so."""
+    until(lambda: (limiter.try_acquire(KEY), fact(limiter))[1])
+
+
+def obeys(said: str) -> Callable[[Limiter], bool]:
+    return lambda limiter: str(limiter.rules.explain(KEY)).startswith(f"{KEY}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("said", "setting", "ending"),
+    [
+        ("40/s", ["set", "*", "40/s"], ["unset", KEY]),
+        ("0/s", ["set", "*", "0/s"], ["unset", "*"]),
+        ("open", ["open", "*"], ["unset", "--all"]),
+    ],
+)
+def test_lost_overrides_are_told_and_end_by_unset(site: Site, said: str, setting: list[str], ending: list[str]) -> None:
+    run = site.run
+    run(*setting, "--yes")
+    for each in site.fleet:
+        asks(each, obeys(said))
+    site.lose()
+    for each in site.fleet:
+        asks(each, lambda limiter: limiter.rules.failures > 0)
+    until(lambda: "the store has lost" in run("rules").stderr)
+    (row,) = json.loads(run("rules", "-o", "json").stdout)
+    assert (row["name"], row["quota"], row["state"]) == ("*", said, "lost")
+    assert json.loads(run("rules", "--explain", KEY, "-o", "json").stdout)["state"] == "lost"
+    assert json.loads(run("get", KEY, "-o", "json").stdout)["override"] == f"* {said}, which the store has lost"
+    assert site.overrides() == ("fail", f"processes obey what the store has lost: * {said}")
+    metrics = metrics_of(run("exporter", "--once").stdout)
+    assert (metrics["overrides", "lost"], metrics["overrides", "quota"]) == (1, 0)
+    assert all(map(obeys(said), site.fleet))
+    ended = run(*ending)
+    assert (ended.exit_code, f"ended, which the store had lost: * {said}" in ended.stderr) == (0, True)
+    for each in site.fleet:
+        asks(each, obeys("1000/s, by the code"))
+    assert "lost" not in run("rules").stderr
+    assert site.overrides()[0] == "ok"
+
+
+def test_what_was_lost_before_is_not_told_after_a_second_loss(site: Site) -> None:
+    threads = site.fleet[0]
+    for said in ("40/s", "50/s"):
+        site.run("set", "*", said, "--yes")
+        asks(threads, obeys(said))
+        site.lose("}rules")
+        until(lambda said=said: (threads.try_acquire(KEY), f"* {said}" in site.overrides()[1])[1])  # type: ignore[misc]
+
+
+def test_of_many_lost_overrides_some_are_named(site: Site) -> None:
+    with Admin.from_url(site.url, prefix=site.prefix) as admin:
+        admin.apply({f"search:{n}": "5/s" for n in range(8)})
+    asks(site.fleet[0], lambda limiter: len(limiter.rules.overrides) == 8)
+    site.lose()
+    asks(site.fleet[0], lambda _: site.overrides()[1].endswith(" 5/s, 3 more"))
+
+
+def test_unset_of_what_is_not_there_removes_nothing_else(run: Run, valkey: Server, prefix: str) -> None:
+    run("set", "bob", "5/s")
+    with Admin.from_url(valkey.url, prefix=prefix) as admin:
+        before = admin.overrides()
+        assert admin.unset(KEY) == ()
+        assert ([*admin.overrides()], admin.overrides().revision > before.revision) == ([*before], True)

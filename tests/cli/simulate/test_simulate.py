@@ -2,8 +2,8 @@
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -94,9 +94,7 @@ def test_a_log_may_be_packed_or_come_by_standard_input(run: Run, rules: str, log
 @pytest.mark.parametrize(
     "damage", [lambda packed: packed[:-20], lambda packed: packed[:12] + b"\xff" * 40, lambda packed: b"no" + packed]
 )
-def test_a_packed_log_that_is_damaged_is_named(
-    run: Run, rules: str, log: str, tmp_path: Path, damage: Callable[[bytes], bytes]
-) -> None:
+def test_a_packed_log_that_is_damaged_is_named(run: Run, rules: str, log: str, tmp_path: Path, damage: Any) -> None:
     packed = tmp_path / "access.log.gz"
     packed.write_bytes(damage(gzip.compress(Path(log).read_bytes())))
     done = run("simulate", rules, str(packed))
@@ -127,9 +125,7 @@ def test_a_long_log_is_drawn_in_bins() -> None:
         (RULES, None, "No such file"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(
-    run: Run, tmp_path: Path, rules_text: str | None, log_text: str | None, expected: str
-) -> None:
+def test_a_replay_says_what_it_cannot(run: Run, tmp_path: Path, rules_text: Any, log_text: Any, expected: str) -> None:
     for name, text in (("rules.toml", rules_text), ("access.log", log_text)):
         if text is not None:
             (tmp_path / name).write_text(text)

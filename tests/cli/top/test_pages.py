@@ -109,10 +109,7 @@ def test_get_of_a_name_that_nobody_has_says_which_there_are(processes: list[Proc
 
 @pytest.mark.parametrize(
     ("page", "status", "said"),
-    [
-        ("http://127.0.0.1:9/metrics", 3, "does not answer"),
-        ("file:///etc/passwd", 2, "is an http or https URL"),
-    ],
+    [("http://127.0.0.1:9/metrics", 3, "does not answer"), ("file:///etc/passwd", 2, "is an http or https URL")],
 )
 def test_a_page_that_is_none_ends_the_command(page: str, status: int, said: str) -> None:
     done = run("top", "--metrics", page)

@@ -14,8 +14,8 @@ from tests.integrations.moved.with_slowapi import MESSAGES, PLANS, by_partner, b
 
 WRITES = "6/hour"
 SEARCH = "5/hour; 8/day"
-PAGES = {"home": "/", "about": "/about", "old": "/old"}
-QUOTAS = {"news": "3/hour", "mail": "2/hour; 3/day"}
+PAGES = {"home": "/", "old": "/old"}
+QUOTAS = {"news": "3/hour"}
 
 
 def who(scope: dict[str, Any]) -> dict[str, str]:
@@ -43,9 +43,7 @@ RULES = Rules(
         *(Rule(name, "4/hour", key=f"{name}:{{user}}", match=f"GET {path}") for name, path in PAGES.items()),
         Rule("search", SEARCH, key="search:{user}", match="GET /products/search", replaces="product"),
         Rule("product", "3/hour", key="product:{user}:{id}", match="GET /products/{id}"),
-        Rule("reviews", "4/hour", key="reviews:{user}:{id}", match="GET /products/{id}/reviews"),
         Rule("review", "2/hour", key="review:{user}:{id}", match="POST /products/{id}/reviews"),
-        Rule("cart", "9/hour", key="cart:{user}", match="GET /cart"),
         Rule("writes", WRITES, key="writes:{user}", match="POST,DELETE /cart/lines"),
         Rule("coupon", "2/hour", key="coupon:{user}", match="POST /cart/coupon"),
         Rule("checkout", "6/hour", key="checkout:{user}", match="POST /orders/checkout", cost=2),
@@ -54,7 +52,6 @@ RULES = Rules(
         Rule("login", "3/hour", key="login:{user}", match="POST /account/login"),
         Rule("partner", "2/hour", key="partner:{partner}", match="GET /account/partner"),
         Rule("code", "2/hour; 3/day", key="code:{user}", match="POST /account/codes"),
-        Rule("price", "2/hour", key="price:{user}:{id}", match="POST /admin/prices/{id}"),
         Rule("picture", "10/hour", key="picture:{user}", match="POST /media/pictures", cost=cost_of_picture),
         Rule(
             "thumbnail",
@@ -65,7 +62,6 @@ RULES = Rules(
         ),
         Rule("tags", "4/hour", key="tags:{partner}", match="POST,DELETE /media/pictures/{id}/tags"),
         Rule("latest", QUOTAS["news"], key="latest:{user}", match="GET /v1/news/latest"),
-        Rule("subscribe", QUOTAS["mail"], key="subscribe:{user}", match="POST /v1/news/letters/subscribe"),
         Rule("archive", "3/hour", key="archive:{user}:{year}", match="GET /v1/news/letters/archive/{year}"),
         Rule("archives", "2/hour", key="archives:{partner}:{year}", match="GET /v1/news/letters/archive/{year}"),
     ],

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, WebSocket
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from pydantic import BaseModel
 from slowapi import Limiter
 from slowapi.errors import RateLimitExceeded
@@ -15,7 +15,7 @@ STAFF = {"root"}
 MESSAGES = {"login": "too many passwords", "report": "too many reports"}
 WRITES = "6/hour"
 SEARCH = "5/hour;8/day"
-QUOTAS = {"news": "3/hour", "mail": "2/hour;3/day"}
+QUOTAS = {"news": "3/hour"}
 
 
 class Line(BaseModel):
@@ -105,13 +105,9 @@ def add_pages(app: FastAPI, limiter: Limiter) -> None:
     def home(request: Request) -> dict[str, str]:
         return {"shop": "open"}
 
-    @app.get("/about")
-    def about(request: Request) -> PlainTextResponse:
-        return PlainTextResponse("a shop")
-
     @app.get("/old")
     def old(request: Request) -> RedirectResponse:
-        return RedirectResponse("/about")
+        return RedirectResponse("/")
 
     @app.get("/health")
     @limiter.exempt
@@ -135,11 +131,6 @@ def catalog(limiter: Limiter) -> APIRouter:
             raise HTTPException(404, "no such product")
         return PRODUCTS[id]
 
-    @router.get("/{id}/reviews")
-    @limiter.limit("4/hour")
-    def reviews(request: Request, response: Response, id: int) -> list[str]:  # noqa: A002
-        return [f"review of {id}"]
-
     @router.post("/{id}/reviews")
     @limiter.limit("2/hour")
     def review(request: Request, response: Response, id: int, review: Review, user: User) -> dict[str, Any]:  # noqa: A002
@@ -151,11 +142,6 @@ def catalog(limiter: Limiter) -> APIRouter:
 def carts(limiter: Limiter) -> APIRouter:
     """Carts: all that write share a limit."""
     router = APIRouter(prefix="/cart")
-
-    @router.get("")
-    @limiter.limit("9/hour")
-    def cart(request: Request, response: Response, user: User) -> dict[str, str]:
-        return {"of": user}
 
     @router.post("/lines")
     @limiter.shared_limit(WRITES, scope="writes")
@@ -233,11 +219,6 @@ def admin(limiter: Limiter) -> APIRouter:
             raise HTTPException(403, "staff alone")
         return sorted(PLANS)
 
-    @router.post("/prices/{id}")
-    @limiter.limit("2/hour")
-    def price(request: Request, response: Response, id: int, user: User) -> dict[str, int]:  # noqa: A002
-        return {"id": id}
-
     return router
 
 
@@ -277,11 +258,6 @@ def add_news(app: FastAPI, limiter: Limiter) -> None:
     @limiter.limit(news_quota)
     async def latest(request: Request, response: Response) -> list[str]:
         return ["open"]
-
-    @letters.post("/subscribe")
-    @limiter.limit(QUOTAS["mail"])
-    def subscribe(request: Request, response: Response, user: User) -> dict[str, str]:
-        return {"subscribed": user}
 
     @letters.get("/archive/{year}")
     @limiter.limit("3/hour")
