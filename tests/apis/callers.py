@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from unittest import mock
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue
@@ -30,23 +30,6 @@ class Caller:
         self.state = error.reason if isinstance(error, ConcurrencyLimited) else type(error).__name__
 
 
-class Callers(Protocol):
-    """What the tests of permits do to either API. Nothing has happened for sure until `settle` returns."""
-
-    limiter: Any
-    law: Settable
-
-    def call(self, partition: str, timeout: float | None) -> Caller: ...
-    def hold(self) -> None:
-        """Let nobody notice anything until `settle`: what happens till then happens at once."""
-
-    def cancel(self, caller: Caller) -> None: ...
-    def pass_by(self, seconds: float) -> None: ...
-    def shut(self) -> None: ...
-    def settle(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class Tasks:
     """Tasks of one loop in virtual time."""
 
@@ -55,7 +38,7 @@ class Tasks:
         self.law = Settable(limit)
         self._loop = VirtualLoop()
         make = make or partial(AsyncConcurrencyLimiter, self.law, partitions=partitions, queue=queue)
-        self.limiter = make(clock=self._now)
+        self.limiter: Any = make(clock=self._now)
         self._tasks: dict[Caller, asyncio.Task[None]] = {}
 
     def call(self, partition: str, timeout: float | None) -> Caller:
@@ -138,7 +121,7 @@ class Threads:
         self.law = Settable(limit)
         self.now = 1000.0
         make = make or partial(ConcurrencyLimiter, self.law, partitions=partitions, queue=queue)
-        self.limiter = make(clock=self._now)
+        self.limiter: Any = make(clock=self._now)
         # Guards all of these; notified when one of them changes.
         self.changed = threading.Condition()
         self.blocked: set[Caller] = set()
@@ -199,3 +182,7 @@ class Threads:
 
     def _now(self) -> int:
         return round(self.now * 1e9)
+
+
+Callers = Tasks | Threads
+"""Nothing has happened for sure until `settle` returns; what happens between `hold` and that happens at once."""

@@ -1,8 +1,10 @@
 """Keyed concurrency limiters whose periods a test ends."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from batchlimit.concurrency import KeyedConcurrencyLimiter
+from batchlimit.laws import Gitaly
 from tests.awaiting import awaited
 
 
@@ -32,3 +34,14 @@ def close(limiter: Any) -> None:
         limiter.close()
     else:
         awaited(limiter.close)
+
+
+def gitaly() -> Gitaly:
+    return Gitaly(initial=10, minimum=1, maximum=20)
+
+
+def enter(limiter: Any, keys: str | Sequence[str], **options: Any) -> Any:
+    """Acquire a permit of one key or of several."""
+    acquire = limiter.acquire if isinstance(keys, str) else limiter.acquire_all
+    permit = acquire(keys, **options)
+    return permit if isinstance(limiter, KeyedConcurrencyLimiter) else awaited(lambda: permit)

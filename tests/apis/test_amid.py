@@ -1,7 +1,4 @@
-"""A signal handler or a destructor that calls the limiter during a call of the same thread: it is answered, or raises.
-
-It can run wherever Python calls something: so it is made to, at each such place in turn.
-"""
+"""A signal handler that calls the limiter during a call of its thread, wherever one can: it is answered, or raises."""
 
 import asyncio
 import itertools
@@ -101,9 +98,7 @@ def threaded(n: int, name: str, keep: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize(("place", "name"), list(enumerate(NAMES)))
-def test_a_handler_amid_a_call_of_its_thread_ends_and_mints_nothing(
-    place: int, name: str, without_refresher: None
-) -> None:
+def test_a_handler_amid_a_call_of_its_thread_mints_nothing(place: int, name: str, without_refresher: None) -> None:
     """It waited for ever for a lock that its own thread had, or for the answer that its own thread was to fetch."""
     kept: list[Any] = []
 

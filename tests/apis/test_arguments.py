@@ -88,9 +88,6 @@ IN_TWO_STATES = pytest.mark.parametrize("limiter", depth(["cold", "dry"], list(S
 """What is wrong is found before the state of a key counts."""
 
 
-# Costs
-
-
 @IN_TWO_STATES
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize(
@@ -112,9 +109,7 @@ IN_TWO_STATES = pytest.mark.parametrize("limiter", depth(["cold", "dry"], list(S
         (b"3", TypeError, "cost must be a whole number of tokens, not b'3'"),
     ],
 )
-def test_a_wrong_cost_is_an_error_at_once(
-    limiter: Limiter, call: Call, cost: object, error: type[Exception], message: str
-) -> None:
+def test_a_wrong_cost_is_an_error_at_once(limiter: Limiter, call: Call, cost: object, error: Any, message: str) -> None:
     before = limiter.statistics()
     with pytest.raises(error, match=message):
         call(limiter, KEY, cost)
@@ -123,9 +118,7 @@ def test_a_wrong_cost_is_an_error_at_once(
 
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
-def test_a_cost_of_zero_is_admitted_and_spends_nothing(
-    limiter: Limiter, call: Callable[[Limiter, str, int], bool]
-) -> None:
+def test_a_cost_of_zero_is_admitted_and_spends_nothing(limiter: Limiter, call: Any) -> None:
     before = limiter.statistics().admitted
     assert call(limiter, KEY, 0)
     assert limiter.statistics().admitted == before
@@ -133,9 +126,7 @@ def test_a_cost_of_zero_is_admitted_and_spends_nothing(
 
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
-def test_a_cost_of_zero_is_admitted_whatever_the_rate(
-    api: Api, without_refresher: None, call: Callable[[Limiter, str, int], bool]
-) -> None:
+def test_a_cost_of_zero_is_admitted_whatever_the_rate(api: Api, without_refresher: None, call: Any) -> None:
     assert call(_zero(api, Clock(reads=10_000)), KEY, 0)
 
 
@@ -168,13 +159,6 @@ def test_a_cost_of_zero_does_not_stand_in_line(api: Api, clock: Clock, without_r
     waiter.result(DEADLINE)
 
 
-def test_a_cost_of_zero_is_admitted_by_real_time_too(api: Api) -> None:
-    with api.from_url("memory://", "0.001/s burst 1") as limiter:
-        assert start(lambda: limiter.try_acquire(KEY)).result(DEADLINE)
-        assert start(lambda: limiter.try_acquire(KEY, 0)).result(DEADLINE)
-        assert start(lambda: limiter.decide(KEY, 0).allowed).result(DEADLINE)
-
-
 def test_a_refund_of_zero_changes_nothing(limiter: Limiter) -> None:
     before = limiter.peek(KEY)
     limiter.refund(KEY, 0)
@@ -182,9 +166,7 @@ def test_a_refund_of_zero_changes_nothing(limiter: Limiter) -> None:
 
 
 @pytest.mark.parametrize("call", ADMITTED.values(), ids=ADMITTED)
-def test_the_whole_burst_fits_at_once(
-    api: Api, without_refresher: None, call: Callable[[Limiter, str, int], bool], clock: Clock
-) -> None:
+def test_the_whole_burst_fits_at_once(api: Api, without_refresher: None, call: Any, clock: Clock) -> None:
     assert call(_cold(api, clock), KEY, 10)
 
 
@@ -196,9 +178,6 @@ def test_a_huge_burst_is_spent_to_the_last_token(api: Api, valkey_store: RedisSt
         limiter.acquire(KEY, timeout=0)
         assert not limiter.try_acquire(KEY)
         assert limiter.statistics().admitted == largest
-
-
-# Keys
 
 
 @IN_TWO_STATES
@@ -217,9 +196,7 @@ def test_a_huge_burst_is_spent_to_the_last_token(api: Api, valkey_store: RedisSt
         (("a", 1), TypeError, "a key must be a str, not \\('a', 1\\)"),
     ],
 )
-def test_a_wrong_key_is_an_error_at_once(
-    limiter: Limiter, call: Call, key: object, error: type[Exception], message: str
-) -> None:
+def test_a_wrong_key_is_an_error_at_once(limiter: Limiter, call: Call, key: object, error: Any, message: str) -> None:
     keys = limiter.statistics().keys
     with pytest.raises(error, match=message):
         call(limiter, key, 1)
@@ -250,9 +227,6 @@ def test_an_odd_key_is_a_key_like_any_other(api: Api, valkey: Server, prefix: st
         assert len(name) <= LONGEST_KEY + len(prefix) + 3
 
 
-# Timeouts
-
-
 @IN_TWO_STATES
 @pytest.mark.parametrize("timeout", [-1, -0.001, -math.inf, math.nan])
 @pytest.mark.parametrize("cost", [0, 1, 10])
@@ -263,24 +237,15 @@ def test_a_wrong_timeout_is_an_error_at_once(limiter: Limiter, timeout: float, c
     assert limiter.statistics() == before
 
 
-@pytest.mark.parametrize("timeout", ["1", [], b"1"])
-def test_a_timeout_that_is_no_number_is_an_error_at_once(limiter: Limiter, timeout: Any) -> None:
+@pytest.mark.parametrize("given", [{"timeout": "1"}, {"timeout": []}, {"timeout": b"1"}, 2.0])
+def test_a_timeout_that_is_no_number_or_without_its_name_is_an_error_at_once(limiter: Limiter, given: Any) -> None:
+    acquire: Any = limiter.acquire
     with pytest.raises(TypeError):
-        limiter.acquire(KEY, timeout=timeout)
-
-
-def test_a_timeout_is_named(limiter: Limiter) -> None:
-    with pytest.raises(TypeError):
-        limiter.acquire(KEY, 1, 2.0)  # type: ignore[call-arg]
-
-
-# A rate of zero
+        acquire(KEY, **given) if isinstance(given, dict) else acquire(KEY, 1, given)
 
 
 @pytest.mark.parametrize("quota", ["0/s", "0 per hour", Quota(0), "100/s; 0/s", "0/s; 100/s"])
-def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
-    api: Api, clock: Clock, without_refresher: None, quota: Quota | str
-) -> None:
+def test_a_rate_of_zero_refuses_everything(api: Api, clock: Clock, without_refresher: None, quota: Quota | str) -> None:
     stage = Stage(MemoryStore(clock))
     limiter = api(stage, quota, clock=clock)
     for _ in range(2):
@@ -299,9 +264,6 @@ def test_a_rate_of_zero_refuses_everything_at_once_and_for_ever(
     assert limiter.statistics().admitted == 0
     assert (stage.asks, stage.backs) == ([], [])
     limiter.close()
-
-
-# Quotas
 
 
 def test_a_key_without_a_quota_is_named(api: Api, clock: Clock) -> None:
@@ -334,9 +296,7 @@ def test_a_key_without_a_quota_is_named(api: Api, clock: Clock) -> None:
         (None, TypeError, "not from None"),
     ],
 )
-def test_a_wrong_quota_fails_at_the_start_and_says_where(
-    api: Api, quota: Any, error: type[Exception], message: str
-) -> None:
+def test_a_wrong_quota_fails_at_the_start_and_says_where(api: Api, quota: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         api(MemoryStore(), quota)
     with pytest.raises(error, match=message):
@@ -351,9 +311,7 @@ def test_a_wrong_quota_fails_at_the_start_and_says_where(
         (5, TypeError, "not 5"),
     ],
 )
-def test_a_function_that_finds_no_quota_is_an_error_of_the_call(
-    api: Api, found: Any, error: type[Exception], message: str
-) -> None:
+def test_a_function_that_finds_no_quota_is_an_error_of_the_call(api: Api, found: Any, error: Any, message: str) -> None:
     with api(MemoryStore(), lambda _key: found) as limiter, pytest.raises(error, match=message):
         limiter.try_acquire(KEY)
 
@@ -367,9 +325,6 @@ def test_an_error_of_the_function_is_the_callers(api: Api) -> None:
             with pytest.raises(LookupError, match=KEY):
                 call(limiter, KEY, 1)
         assert limiter.statistics().keys == 0
-
-
-# Stores
 
 
 @pytest.mark.parametrize("store", [None, "redis://localhost", object()])
@@ -391,9 +346,7 @@ def test_a_wrong_store_is_an_error_at_once(api: Api, store: Any) -> None:
         (AsyncRateLimiter, "redis://:secret@h", "or an AsyncStore, not a str; a URL goes to from_url$"),
     ],
 )
-def test_a_store_of_the_other_api_says_which_limiter_takes_it(
-    api: type[RateLimiter] | type[AsyncRateLimiter], store: Any, said: str
-) -> None:
+def test_a_store_of_the_other_api_is_named(api: Any | type[AsyncRateLimiter], store: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said) as caught:
         api(store, "1/s")
     assert "secret" not in str(caught.value)
@@ -414,14 +367,8 @@ def test_a_wrong_prefix_is_an_error_at_once(api: Api, prefix: str, url: str) -> 
 
 def test_a_server_that_is_no_redis_is_unavailable(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("nobody") / "s"
-    with (
-        api.from_url(f"unix://{path}", "1/s") as limiter,
-        pytest.raises(StoreUnavailable, match=str(path)),
-    ):
+    with api.from_url(f"unix://{path}", "1/s") as limiter, pytest.raises(StoreUnavailable, match=str(path)):
         limiter.decide(KEY)
-
-
-# What the limiter is made with
 
 
 @pytest.mark.parametrize(
@@ -453,9 +400,7 @@ def test_a_server_that_is_no_redis_is_unavailable(api: Api, tmp_path_factory: py
         ({"on_failure": {"a": 1}}, TypeError, "on_failure"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_named_at_once(
-    api: Api, option: dict[str, Any], kind: type[Exception], said: str
-) -> None:
+def test_an_option_that_makes_no_sense_is_named_at_once(api: Api, option: dict[str, Any], kind: Any, said: str) -> None:
     with pytest.raises(kind, match=said):
         api.from_url("memory://", "1/s", **option)
 

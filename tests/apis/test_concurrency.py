@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import gzip
+import json
 import logging
 import os
 import pickle
@@ -10,6 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,12 +26,16 @@ from batchlimit import (
     Partitions,
     Queue,
     RateLimited,
+    laws,
 )
-from batchlimit.concurrency import Outcome, Permit, Sample, Shedding
-from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Periodic, Settable, Windowed
+from batchlimit.concurrency import Law, Outcome, Permit, Sample, Shedding
+from batchlimit.concurrency.law import LawState
 from batchlimit.concurrency.permit import BasePermit
 from batchlimit.concurrency.watchers import LatencyWatcher
+from batchlimit.laws import AIMD, Fixed, Gitaly, Settable
+from tests.apis.keyed import Told
 from tests.awaiting import awaited
+from tests.concurrency.laws.traces import law_of
 from tests.sync.stage import DEADLINE, start, until
 
 SECOND = 1_000_000_000
@@ -44,6 +51,26 @@ class Recorder(Settable):
     def update(self, sample: Sample) -> int:
         self.samples.append(sample)
         return self.limit
+
+
+def law_that(update: Callable[[], Any], limit: int = 5) -> Fixed:
+    """A law that returns or raises this after each call."""
+
+    class Doing(Fixed):
+        def update(self, sample: Sample) -> int:
+            return update()  # type: ignore[no-any-return]
+
+    return Doing(limit)
+
+
+def fails(*_: Any) -> Any:
+    raise ZeroDivisionError
+
+
+def ends(limiter: Any) -> tuple[int, int, int]:
+    """How many calls succeeded, were dropped and ignored."""
+    seen = limiter.statistics()
+    return seen.succeeded, seen.dropped, seen.ignored
 
 
 class Clock:
@@ -92,9 +119,6 @@ def clock() -> Clock:
     return Clock()
 
 
-# The samples that a law gets
-
-
 def test_a_call_is_a_sample(limiter: Any, clock: Clock) -> None:
     law = Recorder()
     here = limiter(law, clock=clock)
@@ -129,12 +153,7 @@ def test_what_an_error_tells(limiter: Any, error: BaseException, outcome: Outcom
     with pytest.raises(type(error)), here.acquire():
         raise error
     assert [sample.dropped for sample in law.samples] == ([True] if outcome is Outcome.DROPPED else [])
-    seen = here.statistics()
-    assert (seen.succeeded, seen.dropped, seen.ignored) == (
-        0,
-        outcome is Outcome.DROPPED,
-        outcome is Outcome.IGNORED,
-    )
+    assert ends(here) == (0, outcome is Outcome.DROPPED, outcome is Outcome.IGNORED)
 
 
 def test_a_classifier_of_ones_own(limiter: Any) -> None:
@@ -157,13 +176,7 @@ def test_the_first_completion_counts(limiter: Any, first: str) -> None:
         for again in ("success", "drop", "ignore"):
             getattr(permit, again)()
         assert here.statistics().in_flight == 1
-    seen = here.statistics()
-    assert (seen.succeeded, seen.dropped, seen.ignored, seen.in_flight) == (
-        first == "success",
-        first == "drop",
-        first == "ignore",
-        1,
-    )
+    assert (*ends(here), here.statistics().in_flight) == (first == "success", first == "drop", first == "ignore", 1)
     other.success()
 
 
@@ -177,12 +190,7 @@ def test_a_permit_is_used_once(limiter: Any) -> None:
 
 def test_a_law_that_fails_costs_no_permit(limiter: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Never raise out of a release: the call has done its work, and its caller can do nothing about the law."""
-
-    class Broken(Fixed):
-        def update(self, sample: Sample) -> int:
-            raise ZeroDivisionError
-
-    here = limiter(Broken(1))
+    here = limiter(law_that(fails, 1))
     for _ in range(3):
         with here.acquire(timeout=0):
             pass
@@ -192,11 +200,7 @@ def test_a_law_that_fails_costs_no_permit(limiter: Any, caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("wrong", [0, -5])
 def test_a_limit_is_at_least_one(limiter: Any, wrong: int) -> None:
-    class Mean(Fixed):
-        def update(self, sample: Sample) -> int:
-            return wrong
-
-    here = limiter(Mean(3))
+    here = limiter(law_that(lambda: wrong))
     here.acquire().success()
     assert here.limit == 1
 
@@ -282,13 +286,12 @@ def test_a_block_that_the_collector_ends_amid_the_law_is_left_later(limiter: Any
         with here.acquire():
             yield
 
-    class Untidy(Fixed):
-        def update(self, sample: Sample) -> int:
-            while held:
-                held.pop().close()
-            return self.limit
+    def untidy() -> int:
+        while held:
+            held.pop().close()
+        return 5
 
-    here = limiter(Untidy(5))
+    here = limiter(law_that(untidy))
     for _ in range(3):
         held.append(block())
         next(held[-1])
@@ -302,15 +305,14 @@ def test_a_law_is_never_told_of_two_calls_at_once(limiter: Any) -> None:
     held: list[Any] = []
     told: list[str] = []
 
-    class Untidy(Fixed):
-        def update(self, sample: Sample) -> int:
-            told.append("begin")
-            while held:
-                held.pop().success()
-            told.append("end")
-            return self.limit
+    def untidy() -> int:
+        told.append("begin")
+        while held:
+            held.pop().success()
+        told.append("end")
+        return 5
 
-    here = limiter(Untidy(5))
+    here = limiter(law_that(untidy))
     held.extend(here.acquire() for _ in range(2))
     here.acquire().success()
     assert told == ["begin", "end"] * 3
@@ -321,17 +323,12 @@ def test_a_signal_handler_may_use_the_limiter(limiter: Any) -> None:
     """It runs in the main thread, during whatever that does: here during the law."""
     seen: list[int] = []
 
-    def handle(_number: int, _frame: object) -> None:
+    def handle() -> int:
         seen.append(here.statistics().in_flight)
-        inner = getattr(here, "_inner", here)
-        inner._locked_gate.close()
+        getattr(here, "_inner", here)._locked_gate.close()
+        return 5
 
-    class Rung(Fixed):
-        def update(self, sample: Sample) -> int:
-            handle(0, None)
-            return self.limit
-
-    here = limiter(Rung(5))
+    here = limiter(law_that(handle))
     permits = [here.acquire(), here.acquire()]
     permits[0].success()
     with pytest.raises(LimiterClosed):
@@ -361,14 +358,8 @@ def test_a_handler_that_raises_wherever_the_clock_is_read_costs_no_place(limiter
 
 
 @pytest.mark.parametrize("wrong", [None, 2.5, "many", True])
-def test_a_law_that_gives_no_number_is_as_one_that_fails(
-    limiter: Any, wrong: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Wrong(Fixed):
-        def update(self, sample: Sample) -> int:
-            return wrong  # type: ignore[no-any-return]
-
-    here = limiter(Wrong(3))
+def test_a_law_that_gives_no_number_is_as_one_that_fails(limiter: Any, wrong: Any, caplog: Any) -> None:
+    here = limiter(law_that(lambda: wrong, 3))
     for _ in range(5):
         here.acquire().success()
     assert here.limit == 3
@@ -387,16 +378,12 @@ def test_a_law_that_begins_with_no_number_is_refused_at_once(limiter: Any, wrong
 
 
 def test_a_log_handler_may_use_the_limiter(limiter: Any) -> None:
-    class Broken(Fixed):
-        def update(self, sample: Sample) -> int:
-            raise ZeroDivisionError
-
     class Curious(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             seen.append(in_thread(lambda: here.statistics().succeeded))
 
     seen: list[int] = []
-    here = limiter(Broken(1))
+    here = limiter(law_that(fails, 1))
     handler = Curious()
     logging.getLogger("batchlimit").addHandler(handler)
     try:
@@ -452,11 +439,7 @@ def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any
 
 
 def test_a_law_that_raises_the_limit_serves_who_waits(limiter: Any) -> None:
-    class Generous(Recorder):
-        def update(self, sample: Sample) -> int:
-            return 4
-
-    here = limiter(Generous(1), queue=Queue(5, max_wait=None))
+    here = limiter(law_that(lambda: 4, 1), queue=Queue(5, max_wait=None))
     holder = here.acquire()
     waiting = [start(here.acquire) for _ in range(3)]
     until(lambda: here.statistics().waiting == 3)
@@ -467,14 +450,11 @@ def test_a_law_that_raises_the_limit_serves_who_waits(limiter: Any) -> None:
         permit.success()
 
 
-def test_who_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
+def test_a_call_that_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
     """Nobody comes or goes: those who wait look themselves."""
     here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), queue=Queue(5, max_wait=None))
     here.acquire("live").success()
     here.acquire("batch").success()
-
-
-# Refusals: whose, and with which reason
 
 
 def refused(limiter: Any, *args: Any, **options: Any) -> ConcurrencyLimited:
@@ -523,13 +503,6 @@ def test_without_partitions_no_name_is_unknown(limiter: Any) -> None:
     assert here.statistics().unknown == 0
 
 
-def test_a_closed_limiter_is_closed_for_unknown_names_too(limiter: Any) -> None:
-    here = limiter(Fixed(1), partitions=Partitions({"live": 0.5}, unknown="refuse"))
-    here.close()
-    with pytest.raises(LimiterClosed):
-        here.acquire("lvie")
-
-
 def test_a_queue_of_patience_says_why(limiter: Any) -> None:
     here = limiter(Fixed(1), queue=Queue(1, max_wait=0.001))
     with here.acquire():
@@ -538,7 +511,7 @@ def test_a_queue_of_patience_says_why(limiter: Any) -> None:
     assert here.statistics().refused == {"queue_timeout": 1, "limit": 1}
 
 
-def test_only_those_who_stood_in_the_queue_have_waited(limiter: Any) -> None:
+def test_only_calls_that_stood_in_the_queue_have_waited(limiter: Any) -> None:
     here = limiter(Fixed(1), queue=Queue(1, max_wait=0.001))
     with here.acquire():
         refused(here, timeout=0)
@@ -598,17 +571,15 @@ def test_a_bypass_never_counts(limiter: Any) -> None:
     assert len(law.samples) == 1
 
 
-def test_nobody_enters_a_closed_limiter(limiter: Any) -> None:
-    here = limiter(Fixed(2))
+@pytest.mark.parametrize("name", ["live", "lvie"])
+def test_nobody_enters_a_closed_limiter(limiter: Any, name: str) -> None:
+    here = limiter(Fixed(2), partitions=Partitions({"live": 0.5}, unknown="refuse"))
     inside = here.acquire()
     here.close()
     with pytest.raises(LimiterClosed):
-        here.acquire()
+        here.acquire(name)
     inside.success()
     assert here.statistics().succeeded == 1
-
-
-# Shares
 
 
 def test_a_guaranteed_share_is_delivered_while_another_partition_floods(limiter: Any) -> None:
@@ -639,51 +610,52 @@ def _try(limiter: Any, partition: str, into: list[Any]) -> None:
         pass
 
 
-# A limit that is set
-
-
-def test_a_limit_that_is_set_counts_at_once(limiter: Any) -> None:
-    law = Settable(1)
-    here = limiter(law)
-    with here.acquire():
-        refused(here)
-        law.set_limit(2)
-        here.acquire().success()
-        law.set_limit(1)
-        refused(here)
-
-
-# What is wrong at once
-
-
 @pytest.mark.parametrize(
-    ("law", "options", "message"),
+    ("law", "options", "error", "message"),
     [
-        (10, {}, r"law must be a law, like Fixed\(20\), not 10"),
-        (AIMD, {}, "law must be a law"),
-        (Windowed(AIMD), {}, "law must be a law, like .*, not <class .*AIMD"),  # type: ignore[arg-type]
-        (Periodic(5), {}, r"law must be a law, like Fixed\(20\), not 5"),  # type: ignore[arg-type]
-        (Fixed(1), {"partitions": {"live": 0.5}}, r"partitions must be like Partitions\(.*, not {'live': 0.5}"),
-        (Fixed(1), {"classify": 3}, "classify must be a function, not 3"),
-        (Fixed(1), {"bypass": False}, "bypass must be a function, not False"),
-        (Fixed(1), {"bypass": 3}, "bypass must be a function, not 3"),
-        (Fixed(1), {"clock": 3}, "clock must be a function, not 3"),
-        (Fixed(1), {"queue": 5}, r"queue must be like Queue\(100\), not 5"),
+        (10, {}, TypeError, r"law must be a law, like Fixed\(20\), not 10"),
+        (AIMD, {}, TypeError, "law must be a law"),
+        (laws.Windowed(AIMD), {}, TypeError, "law must be a law, like .*, not <class .*AIMD"),  # type: ignore[arg-type]
+        (laws.Periodic(5), {}, TypeError, r"law must be a law, like Fixed\(20\), not 5"),  # type: ignore[arg-type]
+        (Gitaly(), {}, ValueError, "needs watchers"),  # calls teach it nothing: it would stay at 15 for ever
+        (
+            Fixed(1),
+            {"partitions": {"live": 0.5}},
+            TypeError,
+            r"partitions must be like Partitions\(.*, not {'live': 0.5}",
+        ),
+        (Fixed(1), {"classify": 3}, TypeError, "classify must be a function, not 3"),
+        (Fixed(1), {"bypass": False}, TypeError, "bypass must be a function, not False"),
+        (Fixed(1), {"clock": 3}, TypeError, "clock must be a function, not 3"),
+        (Fixed(1), {"queue": 5}, TypeError, r"queue must be like Queue\(100\), not 5"),
+        (Fixed(1), {"shedding": Shedding()}, ValueError, "shedding needs watchers"),
+        *((Fixed(1), {"watchers": [Told()], "every": every}, ValueError, "every") for every in (0, -1)),
+        (Fixed(1), {"watchers": [Told()], "every": "1"}, TypeError, "every"),
     ],
 )
-def test_wrong_parts(limiter: Any, law: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
+def test_wrong_parts(limiter: Any, law: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         limiter(law, **options)
 
 
 @pytest.mark.parametrize(
-    ("timeout", "error"), [(-1, ValueError), (float("nan"), ValueError), ("1", TypeError), (True, TypeError)]
+    ("options", "error", "message"),
+    [
+        *(({"timeout": wrong}, ValueError, "timeout must be None or") for wrong in (-1, float("nan"))),
+        *(({"timeout": wrong}, TypeError, "timeout must be None or") for wrong in ("1", True)),
+        ({"priority": "low", "sheddable": True, "timeout": 0}, TypeError, "must be a whole number, not 'low'"),
+        *(
+            ({"priority": wrong}, TypeError, "of what may wait must be a whole number")
+            for wrong in (None, "high", 0.5, True)
+        ),
+    ],
+    ids=str,
 )
-def test_a_wrong_timeout(limiter: Any, timeout: Any, error: type[Exception]) -> None:
-    here = limiter(Fixed(1))
-    with pytest.raises(error, match="timeout must be None or"):
-        here.acquire(timeout=timeout)
-    assert here.statistics().in_flight == 0
+def test_a_wrong_way_to_wait_is_told_at_once(limiter: Any, options: dict[str, Any], error: Any, message: str) -> None:
+    here = limiter(Fixed(1), queue=Queue(2))
+    with here.acquire(), pytest.raises(error, match=message):
+        here.acquire(**options)
+    assert (here.statistics().in_flight, here.statistics().waiting) == (0, 0)
 
 
 def test_a_child_of_a_fork_begins_empty(limiter: Any) -> None:
@@ -719,27 +691,6 @@ def _in_child(limiter: Any, permit: Any, writer: int) -> None:
         os._exit(0)
 
 
-# What watches the machine
-
-
-def test_gitaly_needs_watchers(limiter: Any) -> None:
-    """Calls teach it nothing: without watchers it would stay at 15 for ever, in silence."""
-    with pytest.raises(ValueError, match="needs watchers"):
-        limiter(Gitaly())
-
-
-class Told:
-    """A watcher that says what it is told to, and a law's way to wait for the round."""
-
-    name = "told"
-
-    def __init__(self) -> None:
-        self.event: str | None = None
-
-    def poll(self) -> str | None:
-        return self.event
-
-
 def test_a_law_hears_of_the_watchers_each_period(limiter: Any) -> None:
     law, watcher = Gitaly(initial=10, minimum=1, maximum=20), Told()
     with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
@@ -750,15 +701,6 @@ def test_a_law_hears_of_the_watchers_each_period(limiter: Any) -> None:
         until(lambda: here.limit == 20)
 
 
-def test_a_law_that_hears_of_no_watchers_hears_of_a_drop(limiter: Any) -> None:
-    watcher = Told()
-    law = AIMD(initial=10, minimum=1, maximum=20, timeout=5)
-    with closing(limiter(law, watchers=[watcher], every=0.001)) as here:
-        here.acquire().success()
-        watcher.event = "memory"
-        until(lambda: here.limit == 1)
-
-
 def test_a_higher_limit_after_a_calm_period_serves_who_waits(limiter: Any) -> None:
     law = Gitaly(initial=1, minimum=1, maximum=2)
     with closing(limiter(law, watchers=[Told()], every=0.001, queue=Queue(9, max_wait=None))) as here:
@@ -767,16 +709,6 @@ def test_a_higher_limit_after_a_calm_period_serves_who_waits(limiter: Any) -> No
         assert here.statistics().in_flight == 2
         first.success()
         second.success()
-
-
-def test_what_persists_is_shed(limiter: Any) -> None:
-    watcher = Told()
-    law = Gitaly(initial=10, minimum=1, maximum=20)
-    with closing(limiter(law, watchers=[watcher], every=0.001, shedding=Shedding(after=3))) as here:
-        doomed = exposed(here)
-        watcher.event = "memory"
-        until(lambda: here.statistics().shed == 1)
-        doomed.ignore()
 
 
 def exposed(limiter: Any, priority: int = 0) -> Any:
@@ -801,7 +733,7 @@ def test_calls_above_a_limit_that_fell_are_shed_without_watchers_and_no_more_of_
             permit.ignore()
 
 
-def test_who_passes_by_is_not_shed(limiter: Any) -> None:
+def test_a_call_that_passes_by_is_not_shed(limiter: Any) -> None:
     here = limiter(Fixed(9), bypass=lambda operation, _partition: operation == "health")
     healthy, doomed = here.acquire(operation="health", sheddable=True), exposed(here)
     permits = getattr(here, "_inner", here)._locked_gate.sheddable
@@ -812,15 +744,20 @@ def test_who_passes_by_is_not_shed(limiter: Any) -> None:
     doomed.ignore()
 
 
-def test_a_law_that_fails_keeps_nothing_from_being_shed(limiter: Any) -> None:
-    class Broken(Gitaly):
-        def calibrate(self, events: Sequence[str], now_ns: int) -> int:
-            raise ZeroDivisionError
+class Broken(Gitaly):
+    """A law that fails at the end of each period."""
 
+    def calibrate(self, events: Sequence[str], now_ns: int) -> int:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("law", [Gitaly, Broken])
+def test_what_persists_is_shed_also_where_the_law_fails(limiter: Any, law: Any) -> None:
     watcher = Told()
-    watcher.event = "memory"
-    with closing(limiter(Broken(initial=9), watchers=[watcher], every=0.001, shedding=Shedding(after=1))) as here:
+    shedding = Shedding(after=3)
+    with closing(limiter(law(initial=9), watchers=[watcher], every=0.001, shedding=shedding)) as here:
         doomed = exposed(here)
+        watcher.event = "memory"
         until(lambda: here.statistics().shed == 1)
         doomed.ignore()
 
@@ -859,26 +796,7 @@ def test_a_limiter_that_nobody_has_watches_nothing(limiter: Any) -> None:
     until(lambda: gc.collect() >= 0 and gone() is None)
 
 
-def test_shedding_needs_watchers(limiter: Any) -> None:
-    with pytest.raises(ValueError, match="shedding needs watchers"):
-        limiter(Fixed(1), shedding=Shedding())
-
-
-def test_priorities_of_what_may_be_shed_can_be_compared(limiter: Any) -> None:
-    with pytest.raises(TypeError, match="must be a whole number, not 'low'"):
-        limiter(Fixed(1)).acquire(priority="low", sheddable=True)
-
-
-@pytest.mark.parametrize(("every", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError)])
-def test_a_wrong_period(limiter: Any, every: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="every"):
-        limiter(Fixed(1), watchers=[Told()], every=every)
-
-
-# Priorities
-
-
-def test_who_matters_more_is_served_first_and_displaces_who_matters_least(limiter: Any) -> None:
+def test_a_call_that_matters_more_is_served_first_and_displaces_what_matters_least(limiter: Any) -> None:
     here = limiter(Fixed(1), queue=Queue(2, max_wait=None))
     held = here.acquire()
     low = start(lambda: here.acquire(priority=0))
@@ -896,9 +814,167 @@ def test_who_matters_more_is_served_first_and_displaces_who_matters_least(limite
     assert (seen.succeeded, seen.waiting, seen.refused) == (3, 0, {"queue_full": 1})
 
 
-@pytest.mark.parametrize("priority", [None, "high", 0.5, True])
-def test_a_priority_to_wait_with_is_a_whole_number(limiter: Any, priority: Any) -> None:
-    here = limiter(Fixed(1), queue=Queue(2))
-    with here.acquire(), pytest.raises(TypeError, match="the priority of what may wait must be a whole number"):
-        here.acquire(priority=priority)
-    assert here.statistics().waiting == 0
+# What is told of a limit: each change of it, and the baselines behind it
+def test_a_listener_is_told_of_each_change_that_a_call_brings_and_of_no_other_call(limiter: Any) -> None:
+    told: list[tuple[int, int]] = []
+    with closing(limiter(AIMD(initial=30, minimum=10, timeout=5))) as here:
+        here.listen(lambda before, after: told.append((before, after)))
+        here.acquire().success()
+        here.acquire().drop()
+        here.acquire().drop()
+    assert told == [(30, 27), (27, 24)]
+
+
+def test_a_listener_is_told_of_a_limit_that_an_operator_set_once_it_holds(limiter: Any) -> None:
+    law, told = Settable(3), []
+    with closing(limiter(law)) as here:
+        here.listen(lambda before, after, why: told.append((before, after, why, here.limit)), why=True)
+        for limit in (5, 5, 2):
+            law.set_limit(limit)
+    assert told == [(3, 5, "operator", 5), (5, 2, "operator", 2)]
+
+
+def test_a_listener_that_asks_why_is_told(limiter: Any) -> None:
+    told: list[tuple[int, int, str]] = []
+    clock = Clock()
+    with closing(limiter(AIMD(initial=30, minimum=10, timeout=5), clock=clock)) as here:
+        here.listen(lambda *change: told.append(change), why=True)
+        here.acquire().drop()
+        permit = here.acquire()
+        clock.pass_by(6)
+        permit.success()
+        for permit in [here.acquire() for _ in range(12)]:
+            permit.success()
+        seen = here.statistics()
+    assert told == [(30, 27, "loss"), (27, 24, "late"), (24, 25, "room")]
+    assert (seen.lowered_by, seen.raised_by) == ({"loss": 1, "late": 1}, {"room": 1})
+    assert (seen.lowered, seen.raised) == (2, 1)
+
+
+@pytest.mark.parametrize("wrapped", [lambda law: law, laws.Watched])
+def test_a_law_says_why_also_if_it_is_wrapped(wrapped: Any) -> None:
+    class Moody(Fixed):
+        @property
+        def state(self) -> LawState:
+            return LawState("mood", 1.5, 7)
+
+        def update(self, sample: Sample) -> int:
+            return 4
+
+    told: list[str] = []
+    with closing(ConcurrencyLimiter(wrapped(Moody(5)))) as here:
+        here.listen(lambda before, after, why: told.append(why), why=True)
+        here.acquire().success()
+        seen = here.statistics()
+    assert (told, seen.ratio, seen.settled_limit) == (["mood"], 1.5, 7)
+
+
+def test_a_listener_is_told_of_what_the_watchers_bring(limiter: Any) -> None:
+    told: list[tuple[int, int, str]] = []
+    watcher = Told()
+    watcher.event = "trouble"
+    with closing(limiter(AIMD(initial=100, timeout=5), watchers=[watcher], every=0.001)) as here:
+        here.listen(lambda *change: told.append(change), why=True)
+        here.acquire().success()  # a drop is made of this call
+        until(lambda: bool(told))
+    assert told[0] == (100, 90, "watchers")
+
+
+def test_a_listener_may_use_the_limiter(limiter: Any) -> None:
+    law, entered = Settable(1), []
+    with closing(ConcurrencyLimiter(law)) as here:
+
+        def enter(before: int, after: int) -> None:
+            here.acquire().success()
+            entered.append(here.statistics().succeeded)
+
+        here.listen(enter)
+        law.set_limit(2)
+    assert entered == [1]
+
+
+def test_a_listener_that_raises_is_logged_and_holds_nobody_up(limiter: Any, caplog: pytest.LogCaptureFixture) -> None:
+    law, told = Settable(1), []
+    with closing(limiter(law)) as here, caplog.at_level(logging.ERROR):
+        here.listen(lambda before, after: 1 / 0)
+        here.listen(lambda before, after: told.append(after))
+        law.set_limit(2)
+        here.acquire().success()
+    assert told == [2]
+    assert [record.batchlimit_event for record in caplog.records] == ["limit.listener_failed"]  # type: ignore[attr-defined]
+
+
+def test_a_listener_is_a_function(limiter: Any) -> None:
+    with closing(limiter(Fixed(1))) as here, pytest.raises(TypeError, match="changed must be a function"):
+        here.listen(5)
+
+
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (laws.Vegas(), {"": 0.25}),
+        (laws.Gradient(), {"": 0.25}),
+        (laws.Gradient2(), {"": 0.25}),
+        (laws.Periodic(laws.Vegas(), every=0.2), {"": 0.25}),
+        (laws.Tumbling(laws.Vegas(), calls=1), {"": 0.25}),
+        (Fixed(5), {}),
+        (laws.Windowed(AIMD(timeout=5)), {}),
+    ],
+)
+def test_statistics_tell_the_baseline_of_a_law_also_of_one_that_is_wrapped(law: Any, expected: Any) -> None:
+    clock = Clock()
+    with closing(ConcurrencyLimiter(law, clock=clock)) as here:
+        assert here.statistics().baselines == {}
+        for _ in range(2):
+            with here.acquire():
+                clock.pass_by(0.25)
+        assert here.statistics().baselines == expected
+
+
+def test_statistics_tell_the_baseline_of_each_operation_that_the_default_law_knows() -> None:
+    law, times = laws.Knee(), {"read": 10_000_000, "write": 40_000_000}
+    for number in range(4000):
+        for operation, rtt in times.items():
+            law.update(Sample(number * 5_000_000, rtt, 2, False, operation))
+    with closing(AsyncConcurrencyLimiter(law)._locked_gate) as gate:
+        baselines = gate.statistics(()).baselines
+    assert baselines == pytest.approx({"read": 0.01, "write": 0.04})
+
+
+# What a recorded limiter answered is replayed: whom it admits, and its limit after each call that ended
+RECORD = Path(__file__).parent / "golden" / "ops_simple_clock.json.gz"
+
+
+def cases() -> list[dict[str, Any]]:
+    with gzip.open(RECORD) as file:
+        told = json.load(file)
+    assert told["format"] == "batchlimit-golden-ops/1"
+    found: list[dict[str, Any]] = told["cases"]
+    return found
+
+
+def law(told: dict[str, Any]) -> Law:
+    return law_of(told["algorithm"], {name: value for name, value in told.items() if name != "rest"})
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case["limit"]["algorithm"])
+@pytest.mark.parametrize("api", [ConcurrencyLimiter, Blocking])
+def test_a_limiter_replays_its_original_row_for_row(api: Any, case: dict[str, Any]) -> None:
+    now = 0
+    limiter = api(law(case["limit"]), clock=lambda: now)
+    permits: dict[int, Any] = {}
+    assert limiter.limit == case["initial_limit"]
+    for number, (operation, accepted, limit, in_flight) in enumerate(case["rows"]):
+        verb, now, call = operation[:3]
+        if verb == "acquire":
+            try:
+                permits[call] = limiter.acquire(timeout=0)
+            except ConcurrencyLimited:
+                pass
+            assert (call in permits) == accepted, f"row {number}"
+        else:
+            getattr(permits.pop(call), operation[3])()
+        seen = limiter.statistics()
+        assert (seen.limit, seen.in_flight) == (limit, in_flight), f"row {number}"
+    for permit in permits.values():
+        permit.ignore()

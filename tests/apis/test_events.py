@@ -76,9 +76,7 @@ def test_a_record_has_the_event_and_its_fields(caplog: pytest.LogCaptureFixture)
     assert vars(caplog.records[-1])["batchlimit_key"] == "ann"
 
 
-def test_an_outage_is_told_once_when_it_begins_and_once_when_it_ends(
-    api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_is_told_once_when_it_begins_and_once_when_it_ends(api: Api, caplog: Any) -> None:
     def fail() -> None:
         raise StoreUnavailable("gone")
 

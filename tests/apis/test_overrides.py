@@ -177,14 +177,6 @@ def test_a_limiter_that_starts_later_obeys_too(stage: Stage, api: Api) -> None:
     later.close()
 
 
-def test_an_override_of_nothing_refuses_all_until_it_is_removed(stage: Stage) -> None:
-    assert stage.limiter.try_acquire(KEY)
-    stage.set(KEY, "0/s")
-    stage.until(lambda: not stage.limiter.try_acquire(KEY))
-    stage.unset(KEY)
-    stage.until(lambda: bool(stage.limiter.try_acquire(KEY)))
-
-
 def test_an_override_of_everything_admits_all_and_counts_it(stage: Stage) -> None:
     stage.set(KEY, "0/s")
     assert not stage.limiter.try_acquire(KEY)

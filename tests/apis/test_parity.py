@@ -26,7 +26,7 @@ def _public(twin: type) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins[0].__name__)
-def test_they_have_the_same_public_names_in_the_same_order(twins: tuple[type, type]) -> None:
+def test_both_apis_have_the_same_public_names_in_the_same_order(twins: tuple[type, type]) -> None:
     threads, tasks = twins
     assert list(_public(threads)) == list(_public(tasks))
 
@@ -61,7 +61,7 @@ def test_a_method_has_the_parameters_that_its_documentation_shows(name: str) -> 
     assert _parameters(getattr(RateLimiter, name)) == _parameters(shown)
 
 
-def test_they_are_made_of_the_same() -> None:
+def test_limiters_of_both_apis_are_made_of_the_same() -> None:
     assert _parameters(RateLimiter.__init__) == _parameters(AsyncRateLimiter.__init__)
 
 

@@ -1,6 +1,7 @@
 """A pause by code: nobody is admitted before its end, all are told it, and who waits is served at the rate then."""
 
-import threading
+import itertools
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 import pytest
 
 from batchlimit import FailurePolicy, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.admin import Admin
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import AsyncFaultStore, FaultStore
 from tests.apis.blocking import Api
+from tests.depth import depth
 from tests.nodes import await_fact
-from tests.servers import Server
-from tests.sync.stage import Clock
+from tests.servers import Server, Servers
+from tests.sync.stage import DEADLINE, Clock, start
 
 KEY = "api.example.com"
 
@@ -80,35 +83,25 @@ def test_any_process_lifts_it(limiter: Any, other: Any) -> None:
         await_fact(partial(each.try_acquire, KEY), "it admits again")
 
 
-def test_who_waits_is_admitted_once_it_is_over(limiter: Any, other: Any) -> None:
+def test_a_caller_that_waits_is_admitted_once_a_pause_is_over(limiter: Any, other: Any) -> None:
     limiter.pause(KEY, 3600)
-    waiting = [threading.Thread(target=lambda each=each: each.acquire(KEY, timeout=7200)) for each in (limiter, other)]
-    for each in waiting:
-        each.start()
+    waiting = [start(lambda each=each: each.acquire(KEY, timeout=7200)) for each in (limiter, other)]  # type: ignore[misc]
     await_fact(lambda: limiter.statistics().waiting == other.statistics().waiting == 1, "they wait")
     limiter.resume(KEY)
     for each in waiting:
-        each.join(100)
+        each.result(DEADLINE)
     assert limiter.statistics().admitted == other.statistics().admitted == 1
 
 
 def test_a_waiter_of_before_that_cannot_wait_so_long_is_refused_at_once(api: Api, clock: Clock) -> None:
     limiter = api(MemoryStore(clock), "1/hour", clock=clock)
     limiter.acquire(KEY)
-    told: list[float] = []
-
-    def wait() -> None:
-        try:
-            limiter.acquire(KEY, timeout=4000)
-        except RateLimited as error:
-            told.append(error.retry_after)
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
+    waiting = start(lambda: limiter.acquire(KEY, timeout=4000))
     await_fact(lambda: limiter.statistics().waiting == 1, "it waits")
     limiter.pause(KEY, 7200)
-    waiting.join(100)
-    assert told == [pytest.approx(7200 + 3600, abs=1)]
+    with pytest.raises(RateLimited) as refused:
+        waiting.result(DEADLINE)
+    assert refused.value.retry_after == pytest.approx(7200 + 3600, abs=1)
 
 
 def test_at_its_end_calls_begin_at_the_rate(api: Api, clock: Clock) -> None:
@@ -122,7 +115,7 @@ def test_at_its_end_calls_begin_at_the_rate(api: Api, clock: Clock) -> None:
     assert [limiter.try_acquire(KEY) for _ in range(4)] == [True, True, False, False]
 
 
-def test_who_ends_a_pause_begins_at_the_rate_without_another_look(api: Api, clock: Clock) -> None:
+def test_a_process_that_ends_a_pause_begins_at_the_rate_without_another_look(api: Api, clock: Clock) -> None:
     limiter = api(MemoryStore(clock), "10/s", clock=clock)
     limiter.pause(KEY, 60)
     assert not limiter.try_acquire(KEY)
@@ -199,11 +192,82 @@ def test_a_pause_lasts_ten_years_at_most(api: Api, limiter: Any, faulty: Any, se
         assert each.decide(KEY).retry_after == pytest.approx(315_360_000, abs=60)
 
 
-def test_the_handle_of_a_key_pauses_it(api: Api) -> None:
-    limiter = api(MemoryStore(), "10/s")
-    handle: Any = limiter.bucket(KEY) if isinstance(limiter, RateLimiter) else None
-    if handle is None:
-        pytest.skip("its face for threads has no handles")
+def test_the_handle_of_a_key_pauses_it() -> None:
+    handle = RateLimiter(MemoryStore(), "10/s").bucket(KEY)
     handle.pause(60)
     assert not handle.try_acquire()
     assert handle.resume()
+
+
+# A hold of an operator: callers are told its end, wait for it if their timeout allows, and hear if it is lifted
+HELD = "export:ann"
+HOUR = 3600.0
+
+
+@pytest.fixture
+def server(servers: Servers) -> Server:
+    """One is enough: no script knows of holds."""
+    return servers.get("valkey")
+
+
+@pytest.fixture
+def admin(server: Server, prefix: str) -> Iterator[Admin]:
+    with Admin.from_url(server.url, prefix=prefix) as admin:
+        yield admin
+
+
+@pytest.fixture
+def held(api: Api, server: Server, prefix: str, admin: Admin) -> Iterator[Any]:
+    """A limiter that has heard of a hold of an hour, and whose every key is held."""
+    with api.from_url(server.url, "1000/s", prefix=prefix) as limiter:
+        admin.hold("export:*", "1h")
+        await_fact(lambda: not limiter.try_acquire(HELD), "the limiter heard of the hold")
+        yield limiter
+
+
+def test_a_refused_caller_is_told_the_end_of_the_hold(held: Any, admin: Admin) -> None:
+    (hold,) = admin.overrides()
+    assert hold.until is not None
+    left = hold.until - admin.clock()
+    with pytest.raises(RateLimited) as refused:
+        held.acquire(HELD, timeout=60.0)
+    with pytest.raises(RateLimited) as several:
+        held.acquire_all({HELD: 1, "export:bob": 1}, timeout=60.0)
+    decisions = held.decide(HELD), held.peek(HELD), held.decide_all({HELD: 1, "export:bob": 1})[HELD]
+    waits = [refused.value.retry_after, several.value.retry_after, *(each.retry_after for each in decisions)]
+    assert max(waits) <= left + 1.0
+    assert min(waits) >= hold.until - admin.clock() - 1.0
+    admin.hold(HELD, None)
+    await_fact(lambda: held.decide(HELD).retry_after == math.inf, "it heard of one without an end")
+
+
+def test_a_caller_waits_through_a_hold_if_its_timeout_allows(held: Any, admin: Admin) -> None:
+    admin.set("export:*", "0/s", until=1.0)
+    await_fact(lambda: bool(held.decide(HELD).retry_after < 60.0), "it heard of the other end")
+    held.acquire(HELD, timeout=60.0)
+    assert held.rules.explain(HELD).override is None
+
+
+@pytest.mark.parametrize("how", depth(["open"], ["open", "unset"]))
+def test_a_caller_that_waits_through_a_hold_hears_if_it_is_lifted(held: Any, admin: Admin, how: str) -> None:
+    waiting = start(lambda: held.acquire(HELD, timeout=2 * HOUR))
+    await_fact(lambda: held.statistics().waiting == 1, "it waits")
+    if how == "unset":
+        admin.unset("export:*")
+    else:
+        admin.open("export:*", "1h")
+    waiting.result(DEADLINE)
+    assert held.statistics().waiting == 0
+
+
+def test_a_process_that_asks_for_nothing_else_hears_that_a_hold_is_lifted(held: Any, admin: Admin) -> None:
+    admin.unset("export:*")
+    await_fact(lambda: bool(held.try_acquire(HELD)), "it admits again")
+
+
+def test_calls_that_each_come_with_another_key_hear_that_a_hold_is_lifted(held: Any, admin: Admin) -> None:
+    """No reservoir is asked twice: it retires before, as that of a key that is asked for every two seconds does."""
+    users = (f"export:{number}" for number in itertools.count())
+    assert not held.try_acquire(next(users))
+    admin.unset("export:*")
+    await_fact(lambda: held.try_acquire(next(users)), "it heard of the end")

@@ -200,14 +200,7 @@ class Permits(RuleBasedStateMachine):
             return
         model, seen = self.model, self.callers.limiter.statistics()
         for caller in self.all:
-            expected = (
-                "held"
-                if caller in model.held
-                else "waiting"
-                if caller in model.waiting
-                else model.over.get(caller, "done")
-            )
-            assert caller.state == expected
+            assert caller.state == model.state(caller)
         assert (seen.limit, seen.in_flight, seen.waiting) == (model.limit, len(model.held), len(model.waiting))
         assert {name: each.in_flight for name, each in seen.partitions.items()} == {
             name: model.busy(name) for name in (*model.shares, "")

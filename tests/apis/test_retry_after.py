@@ -1,8 +1,4 @@
-"""What a refused caller is told of its cost, where another cost was refused before: neither too little nor much more.
-
-The process is alone at its bucket, so what the bucket says of one cost tells what it would say of every other.
-tests/reservoir/test_retry_after.py does the same over random histories.
-"""
+"""What a refused caller is told of its cost where another one was refused before, of a process alone at its bucket."""
 
 from typing import Any
 
@@ -45,7 +41,7 @@ def emptied(api: Api, clock: Clock, request: pytest.FixtureRequest) -> Any:
         ("100/day", 80.0, 1, 100, 86320.0),
     ],
 )
-def test_a_larger_cost_is_told_when_it_fits_by_what_the_bucket_said_of_a_smaller_one(
+def test_a_larger_cost_is_told_when_it_fits_by_a_smaller_one(
     emptied: Any, clock: Clock, quota: str, pause: float, refused: int, then: int, told: float
 ) -> None:
     limiter = emptied(quota)
@@ -58,9 +54,7 @@ def test_a_larger_cost_is_told_when_it_fits_by_what_the_bucket_said_of_a_smaller
 
 @pytest.mark.parametrize("pause", [0.0, 0.003, 0.2])
 @pytest.mark.parametrize("quota", ["100/s burst 20", "10/s", "10/minute", "2/s burst 40"])
-def test_nobody_is_told_to_come_back_too_early_and_at_most_a_token_too_late(
-    emptied: Any, clock: Clock, quota: str, pause: float
-) -> None:
+def test_nobody_is_told_to_come_too_early_or_a_token_late(emptied: Any, clock: Clock, quota: str, pause: float) -> None:
     limiter, terms = emptied(quota), Quota.parse(quota)
     clock.pass_by(pause)
     left = pause * terms.rate
@@ -70,11 +64,6 @@ def test_nobody_is_told_to_come_back_too_early_and_at_most_a_token_too_late(
         decision = limiter.decide(KEY, cost)
         late = decision.retry_after * terms.rate - (cost - left)
         assert (decision.allowed, cost, -_ROUNDING <= late <= 1.0) == (False, cost, True)
-
-
-_DECIDE = "decide"
-_DECIDE_ALL = "decide_all"
-_ACQUIRE = "acquire"
 
 
 def _told(limiter: Any, call: str, cost: int) -> float:
@@ -90,7 +79,7 @@ def _told(limiter: Any, call: str, cost: int) -> float:
             return refusal.value.retry_after
 
 
-@pytest.mark.parametrize("call", [_DECIDE, _DECIDE_ALL, _ACQUIRE])
+@pytest.mark.parametrize("call", ["decide", "decide_all", "acquire"])
 @pytest.mark.parametrize(
     ("quota", "spent", "pause", "refused", "then", "told"),
     [
@@ -111,7 +100,7 @@ def _told(limiter: Any, call: str, cost: int) -> float:
         ("10/minute", 10, 0.0, 5, 10, 60.0),
     ],
 )
-def test_who_is_told_when_to_come_back_is_admitted_then(
+def test_a_caller_that_is_told_when_to_come_back_is_admitted_then(
     api: Api, clock: Clock, without_refresher: None, call: str, quota: str, spent: int, pause: float, refused: int,
     then: int, told: float,
 ) -> None:  # fmt: skip
@@ -126,7 +115,7 @@ def test_who_is_told_when_to_come_back_is_admitted_then(
         assert limiter.decide(KEY, then)
 
 
-@pytest.mark.parametrize("call", [_DECIDE, _DECIDE_ALL, _ACQUIRE, "peek"])
+@pytest.mark.parametrize("call", ["decide", "decide_all", "acquire", "peek"])
 @pytest.mark.parametrize(
     ("quota", "owed", "cost", "told"),
     [
@@ -138,7 +127,7 @@ def test_who_is_told_when_to_come_back_is_admitted_then(
         ("10/s burst 20; 100/hour burst 50", 40, 10, 20 * 36.0),
     ],
 )
-def test_what_is_owed_flows_in_before_the_next_caller_is_told_to_come(
+def test_a_debt_flows_in_before_the_next_caller_comes(
     api: Api, clock: Clock, without_refresher: None, call: str, quota: str, owed: int, cost: int, told: float
 ) -> None:
     """At most two seconds more, for a debt is paid whenever the background comes."""
@@ -156,9 +145,7 @@ def test_what_is_owed_flows_in_before_the_next_caller_is_told_to_come(
 
 
 @pytest.mark.parametrize(("pause", "reset"), [(0.0, 60.0), (20.0, 40.0), (25.0, 35.0)])
-def test_a_refused_caller_is_told_when_all_is_there_again_to_the_part_of_a_token(
-    emptied: Any, clock: Clock, pause: float, reset: float
-) -> None:
+def test_a_refused_caller_is_told_when_all_is_there_again(emptied: Any, clock: Clock, pause: Any, reset: Any) -> None:
     limiter = emptied("2/minute")
     clock.pass_by(pause)
     decision = limiter.decide(KEY)
@@ -175,15 +162,8 @@ def test_a_refused_caller_is_told_when_all_is_there_again_to_the_part_of_a_token
         ("6/minute; 10/hour burst 6", 6, 15.0, 345.0, 2145.0),
     ],
 )
-def test_a_look_and_a_spend_tell_parts_of_a_token_and_each_bandwidth_by_itself(
-    api: Api,
-    clock: Clock,
-    without_refresher: None,
-    quota: str,
-    cost: int,
-    pause: float,
-    again: float,
-    full: float,
+def test_a_look_and_a_spend_tell_parts_of_a_token(
+    api: Api, clock: Clock, without_refresher: None, quota: str, cost: int, pause: float, again: float, full: float
 ) -> None:
     """`100/hour; 5/minute` is full again 36 s after its first call: not 3,456 s, as if 96 of 100 were missing."""
     with api(MemoryStore(clock), quota, clock=clock) as limiter:
@@ -197,7 +177,7 @@ def test_a_look_and_a_spend_tell_parts_of_a_token_and_each_bandwidth_by_itself(
 
 
 @pytest.mark.parametrize("debt", ["a pause", "an estimate that was too low"])
-def test_a_refusal_tells_when_a_bucket_in_debt_is_full_as_a_look_does(
+def test_a_refusal_tells_when_an_owing_bucket_is_full(
     api: Api, clock: Clock, without_refresher: None, debt: str
 ) -> None:
     with api(MemoryStore(clock), "5/10s", clock=clock) as limiter:

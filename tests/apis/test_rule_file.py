@@ -124,9 +124,7 @@ def test_a_key_that_nobody_may_use_can_be_used_again_at_once(stage: Stage) -> No
     ["", "[limits", '[limits]\n"*" = "10/minite"\n', '[limits]\n"*" = {quta = "1/s"}\n', "\ufeff\x00", "limits = 7"],
     ids=repr,
 )
-def test_a_file_that_cannot_be_used_is_refused_whole_and_told_once(
-    stage: Stage, path: Path, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_cannot_be_used_is_refused_whole(stage: Stage, path: Path, text: str, caplog: Any) -> None:
     caplog.set_level(logging.INFO, "batchlimit")
     put(path, text)
     assert [stage.file.look() for _ in range(3)] == [False] * 3
@@ -194,9 +192,7 @@ def test_a_file_says_mode_and_failure_policy_of_its_names(api: Api, clock: Clock
     stage.limiter.close()
 
 
-def test_of_two_files_the_one_of_the_higher_revision_counts_whoever_began_last(
-    api: Api, clock: Clock, tmp_path: Path
-) -> None:
+def test_of_two_files_the_one_of_the_higher_revision_counts(api: Api, clock: Clock, tmp_path: Path) -> None:
     new, old, store = tmp_path / "new.toml", tmp_path / "old.toml", MemoryStore(clock)
     put(new, "revision = 2\n" + SECOND)
     put(old, "revision = 1\n" + FIRST)

@@ -1,15 +1,21 @@
 """Several keys at once: all of them are charged, or none, and nobody waits for ever."""
 
+import math
+import random
 import threading
+import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
-from batchlimit import FailurePolicy, LimiterClosed, Quota, RateLimited, StoreUnavailable
-from batchlimit.batching import FixedBatch
+from batchlimit import FailurePolicy, LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.batching import BatchSizer, FixedBatch, TimeBatch
+from batchlimit.bucket.messages import SpendReply
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.stores import MemoryStore
+from benchmarks.audited_fleet.audit import excess
 from tests.apis.blocking import Api
 from tests.reservoir.world import figures
 from tests.servers import Server
@@ -43,7 +49,7 @@ def test_all_are_charged_and_a_decision_tells_of_each(limiter: Any) -> None:
     told = {key: (each.allowed, each.limit, each.remaining) for key, each in decisions.items()}
     assert told == {"user": (True, 5, 3), "tenant": (True, 20, 16), "global": (True, 100, 94)}
     assert levels(limiter) == [3, 16, 94]
-    assert limiter.statistics().admitted == 12
+    assert (limiter.statistics().admitted, limiter.statistics().policies["user"].admitted) == (12, 2)
 
 
 def test_one_key_is_decided_as_decide_does(limiter: Any) -> None:
@@ -88,7 +94,7 @@ def test_what_is_refused_by_memory_asks_nobody(limiter: Any, stage: Stage) -> No
     assert (len(stage.asks), limiter.statistics().refused) == (before, refused + 6)
 
 
-def test_who_is_short_waits_holding_nothing(limiter: Any) -> None:
+def test_a_caller_that_is_short_waits_holding_nothing(limiter: Any) -> None:
     limiter.acquire("user", 5)
     waiter = start(lambda: limiter.acquire_all({"global": 60, "tenant": 10, "user": 1}))
     until(lambda: is_short(limiter, "user"))
@@ -114,9 +120,7 @@ def test_a_failing_store_charges_nothing(limiter: Any, stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_lease_that_is_over_before_all_are_there_is_taken_anew(
-    limiter: Any, stage: Stage, clock: Clock, warm: bool
-) -> None:
+def test_a_lease_over_before_all_are_there_is_taken_anew(limiter: Any, stage: Stage, clock: Clock, warm: bool) -> None:
     """The store takes so long over the second key that the tokens of the first have expired."""
 
     def dawdle() -> None:
@@ -172,9 +176,7 @@ def test_close_wakes_who_waits(limiter: Any) -> None:
         ({"global": 1, "nobody": 1}, ValueError, "no quota for key 'nobody'"),
     ],
 )
-def test_what_makes_no_sense_is_named_at_once_and_charges_nothing(
-    limiter: Any, costs: Any, error: type[Exception], message: str
-) -> None:
+def test_senseless_costs_are_named_and_charge_nothing(limiter: Any, costs: Any, error: Any, message: str) -> None:
     for call in (limiter.acquire_all, limiter.decide_all):
         with pytest.raises(error, match=message):
             call(costs)
@@ -198,7 +200,7 @@ def test_callers_who_name_the_same_keys_in_another_order_all_get_through(api: Ap
         assert limiter.statistics().admitted == 160
 
 
-def test_who_wants_several_busy_keys_comes_through(api: Api) -> None:
+def test_a_caller_that_wants_several_busy_keys_comes_through(api: Api) -> None:
     """Each key has callers who take every token that is refilled: its turn at one was once in vain at the other."""
     with api(MemoryStore(), "50/s burst 5") as limiter:
         stop = threading.Event()
@@ -256,7 +258,7 @@ def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock) -> Non
         ({}, {}),
     ],
 )
-def test_several_are_charged_from_memory_if_it_has_enough_of_all(
+def test_several_are_charged_from_memory_if_it_has_enough(
     api: Api, stage: Stage, clock: Clock, costs: dict[str, int], left: dict[str, int] | None
 ) -> None:
     limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
@@ -270,9 +272,7 @@ def test_several_are_charged_from_memory_if_it_has_enough_of_all(
     limiter.close()
 
 
-def test_several_are_not_charged_from_memory_whose_lease_has_ended_meanwhile(
-    api: Api, stage: Stage, clock: Clock
-) -> None:
+def test_several_are_not_charged_from_memory_whose_lease_has_ended(api: Api, stage: Stage, clock: Clock) -> None:
     limiter = api(stage, QUOTAS, sizer=FixedBatch(10), clock=clock)
     limiter.acquire_all({"tenant": 1, "global": 1})
     inner: Any = getattr(limiter, "_inner", limiter)
@@ -311,20 +311,9 @@ def test_a_long_key_that_is_short_is_named_whole(api: Api, stage: Stage, clock: 
     limiter.close()
 
 
-def test_a_store_that_is_away_is_told_with_the_key(api: Api, stage: Stage, clock: Clock) -> None:
-    limiter = api(stage, QUOTAS, sizer=FixedBatch(1), clock=clock)
-    limiter.acquire("user")
-    stage.before = away
-    for _ in range(5):  # the circuit opens meanwhile
-        with pytest.raises(StoreUnavailable) as caught:
-            limiter.decide_all({"user": 1})
-        assert caught.value.key == "user"
-    limiter.close()
-
-
 @pytest.mark.parametrize("in_use", [(), ("quick",), ("slow",), ("quick", "slow")], ids=repr)
 @pytest.mark.parametrize("order", [("quick", "slow"), ("slow", "quick")], ids=repr)
-def test_of_several_keys_that_are_short_the_one_that_takes_longest_tells(
+def test_of_several_short_keys_the_one_that_takes_longest_tells(
     api: Api, valkey: Server, prefix: str, order: tuple[str, str], in_use: tuple[str, ...]
 ) -> None:
     quotas = {"quick": Quota.per_minute(1), "slow": Quota.per_hour(1)}
@@ -341,3 +330,204 @@ def test_of_several_keys_that_are_short_the_one_that_takes_longest_tells(
             limiter.acquire_all(costs, timeout=0)
         assert refused.value.key == "slow"
         assert refused.value.retry_after > 3000
+
+
+# Keys that are not in use: what calls are told, what they charge, and what a fleet admits
+SPENT = {"user": Quota(SLOW, 5), "tenant": Quota(SLOW, 20), "global": Quota(SLOW, 100), "*": Quota(SLOW, 50)}
+
+
+@pytest.fixture
+def memory(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def spending(api: Api, memory: MemoryStore, clock: Clock, without_refresher: None) -> Any:
+    """Nothing is leased but what callers ask for."""
+    return api(memory, SPENT, sizer=FixedBatch(1), clock=clock)
+
+
+@pytest.fixture
+def leasing(api: Api, memory: MemoryStore, clock: Clock, without_refresher: None) -> Any:
+    """A limiter that leases ten tokens of "tenant" and "global", which are in use, and spends at "user"."""
+    spending = api(memory, SPENT, sizer=_Tenths(), clock=clock)
+    spending.acquire("tenant")
+    spending.acquire("global")
+    assert set(entries(spending)) == {"tenant", "global"}
+    return spending
+
+
+class _Tenths:
+    """Leases ten tokens of a large bucket, and none ahead of a small one."""
+
+    def want(self, usage: Any) -> int:
+        return 10 if usage.quota.burst in (20, 100) else 0
+
+
+def entries(spending: Any) -> Any:
+    return getattr(spending, "_inner", spending)._entries
+
+
+def left(memory: MemoryStore, *keys: str) -> list[int]:
+    return [memory.peek(key, SPENT.get(key, SPENT["*"])).level for key in keys]
+
+
+def told(decisions: dict[str, Any]) -> list[tuple[str, bool, int, str]]:
+    return [(key, each.allowed, each.remaining, each.source) for key, each in decisions.items()]
+
+
+def test_keys_in_use_pay_from_memory_and_the_others_at_the_store(leasing: Any, memory: MemoryStore) -> None:
+    decisions = leasing.decide_all({"tenant": 2, "user": 1, "global": 3})
+    assert told(decisions) == [("tenant", True, 17, "local"), ("user", True, 4, "store"), ("global", True, 96, "local")]
+    assert left(memory, "user") == [4]
+    assert "user" not in entries(leasing)
+    leasing.close()
+    assert left(memory, "user", "tenant", "global") == [4, 17, 96]
+
+
+def test_a_refusal_names_the_short_key_and_charges_nothing(leasing: Any, memory: MemoryStore, clock: Clock) -> None:
+    leasing.acquire("user", 4)
+    decisions: Any = None
+    for costs in ({"tenant": 2, "user": 2, "other": 1}, {"other": 1, "user": 2, "tenant": 2}):
+        decisions = leasing.decide_all(costs)
+        assert [(key, each.allowed, each.remaining) for key, each in decisions.items()] == [("user", False, 1)]
+        assert decisions["user"].retry_after == pytest.approx(1000.0)
+    assert leasing.statistics().admitted == 6
+    assert leasing.statistics().policies["user"].refused == 4
+    leasing.close()
+    assert left(memory, "tenant", "global", "user", "other") == [19, 99, 1, 50]
+    clock.pass_by(decisions["user"].retry_after)
+    assert left(memory, "user") == [2]
+
+
+def test_tokens_whose_lease_ended_before_an_answer_admit_nobody(leasing: Any, memory: Any, clock: Clock) -> None:
+    """The call is decided anew, and what was charged meanwhile comes back."""
+    spend: Any = memory.spend
+
+    def slow(groups: Any, *, look: bool = False, within: float = math.inf) -> Any:
+        memory.spend = spend
+        clock.pass_by(60.0)
+        return spend(groups, look=look, within=within)
+
+    memory.spend = slow
+    assert all(leasing.decide_all({"tenant": 2, "user": 1}).values())
+    leasing.close()
+    assert left(memory, "user") == [4]
+
+
+def test_of_several_short_keys_the_first_is_named(spending: Any, memory: MemoryStore) -> None:
+    spending.acquire("user", 5)
+    spending.acquire("tenant", 20)
+    assert list(spending.decide_all({"global": 1, "tenant": 1, "user": 1})) == ["tenant"]
+    assert left(memory, "global") == [100]
+    spending.close()
+
+
+def test_a_key_in_use_that_is_short_is_refused_with_the_others_left_alone(leasing: Any, memory: MemoryStore) -> None:
+    leasing.acquire("tenant", 19)
+    assert not leasing.try_acquire("tenant")
+    assert list(leasing.decide_all({"user": 1, "tenant": 1})) == ["tenant"]
+    assert left(memory, "user") == [5]
+    leasing.close()
+
+
+def test_several_keys_are_acquired_and_refunded_after_spends(spending: Any, memory: MemoryStore) -> None:
+    assert spending.try_acquire("user", 2)
+    spending.acquire_all({"user": 3, "tenant": 1})
+    with pytest.raises(RateLimited) as caught:
+        spending.acquire_all({"tenant": 1, "user": 1}, timeout=0)
+    assert caught.value.key == "user"
+    assert caught.value.retry_after == pytest.approx(1000.0)
+    spending.refund("user", 2)
+    spending.acquire("user", 2, timeout=0)
+    spending.close()
+    assert left(memory, "user", "tenant") == [0, 19]
+
+
+@pytest.mark.parametrize(
+    ("spend", "level"),
+    [
+        (lambda spending: spending.try_acquire("user", 4) and spending.refund("user", 3), 4),
+        (lambda spending: spending.reserve("user", 4).settle(1), 4),
+        (lambda spending: spending.reserve("user", 2).settle(4), 1),
+    ],
+    ids=["a refund", "a reservation of too much", "a reservation of too little"],
+)
+def test_a_spend_is_corrected_at_the_bucket(spending: Any, memory: MemoryStore, spend: Any, level: int) -> None:
+    spend(spending)
+    spending.close()
+    assert left(memory, "user") == [level]
+
+
+def test_a_lost_bucket_is_counted_and_begins_with_a_share(api: Api, clock: Clock, without_refresher: None) -> None:
+    memory = MemoryStore(clock)
+    spending: Any = api(memory, Quota(SLOW, 10), sizer=FixedBatch(1), clock=clock, fill="empty")
+    assert spending.try_acquire("ann", 2)
+    memory._buckets.clear()
+    clock.pass_by(0.1)
+    assert not spending.try_acquire("ann")
+    assert spending.statistics().losses == 1
+    clock.pass_by(3000.0)
+    assert spending.try_acquire("ann", 3)
+    spending.close()
+
+
+def test_a_server_that_lost_the_scripts_spends_all_the_same(api: Api, valkey: Server, prefix: str) -> None:
+    ten = Quota(SLOW, 10)
+    with valkey.client() as client, api.from_url(valkey.url, ten, prefix=prefix, sizer=FixedBatch(1)) as limiter:
+        assert limiter.try_acquire("a")
+        client.script_flush()
+        assert limiter.decide("b").remaining == 9
+        client.script_flush()
+        assert {key: told.remaining for key, told in limiter.decide_all({"a": 1, "c": 2}).items()} == {"a": 8, "c": 8}
+        assert not entries(limiter)
+
+
+def test_limiters_that_lease_and_limiters_that_spend_admit_no_more_than_there_is(valkey: Server, prefix: str) -> None:
+    """Of one key, at random: in no window more is admitted than the burst and what is refilled meanwhile."""
+    quota, chance = Quota(100.0, 40), random.Random(7)
+    sizers: list[BatchSizer] = [FixedBatch(10), FixedBatch(20), TimeBatch(), *[FixedBatch(1)] * 5]
+    limiters = [RateLimiter.from_url(valkey.url, quota, prefix=prefix, sizer=each) for each in sizers]
+    for key in map(str, range(12)):
+        admitted: list[tuple[float, float, int]] = []
+        callers = chance.sample(limiters, 6)
+        plans = [[chance.choice((1, 1, 2)) for _ in range(20)] for _ in callers]
+        jobs = [
+            start(partial(_call, spending, key, costs, admitted))
+            for spending, costs in zip(callers, plans, strict=True)
+        ]
+        for each in jobs:
+            each.result(DEADLINE)
+        assert sum(cost for *_, cost in admitted) >= quota.burst // 2
+        assert excess(admitted, quota) == 0.0
+    for spending in limiters:
+        spending.close()
+
+
+def _call(spending: RateLimiter, key: str, costs: list[int], admitted: list[tuple[float, float, int]]) -> None:
+    for n, cost in enumerate(costs):
+        began = time.monotonic()
+        if spending.decide_all({key: cost, f"own-{n}": 1} if n % 3 else {key: cost}).get(key):
+            admitted.append((began, time.monotonic(), cost))
+
+
+class _Slow(MemoryStore):
+    """The first answer to a spend takes longer than anybody waits, by the limiter's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.clock, self.took = clock, 3 * DEADLINE
+
+    def spend(self, *args: Any, **options: Any) -> SpendReply:
+        reply = super().spend(*args, **options)
+        self.clock.now, self.took = self.clock.now + self.took, 0.0
+        return reply
+
+
+@pytest.mark.parametrize("costs", [{"user": 1}, {"user": 1, "tenant": 1}], ids=["one key", "two keys"])
+def test_a_charge_by_an_answer_that_came_too_late_is_there_for_others(
+    api: Api, clock: Clock, without_refresher: None, costs: dict[str, int]
+) -> None:
+    spending: Any = api(_Slow(clock), SPENT, sizer=FixedBatch(1), clock=clock)
+    assert [all(spending.decide_all(costs).values()) for _ in range(6)] == [True] * 5 + [False]
+    assert spending.statistics().admitted == 5 * len(costs)

@@ -1,5 +1,6 @@
 """Waiting for tokens, of either API: in order of arrival, and never for ever."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -9,6 +10,7 @@ from batchlimit import LimiterClosed, Quota, RateLimited, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
+from tests.nodes import await_fact
 from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, quiet, start, until
 
 SLOW = 0.001
@@ -93,9 +95,7 @@ def test_a_hopeless_deadline_is_refused_with_those_who_can_wait_in_line(limiter:
 
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-9])
-def test_a_wait_may_be_longer_than_the_system_can_wait(
-    rate: float, api: Api, clock: Clock, without_refresher: None
-) -> None:
+def test_a_wait_may_be_longer_than_a_system_waits(rate: float, api: Api, clock: Clock, without_refresher: None) -> None:
     limiter = api(MemoryStore(clock), Quota(rate, 1), clock=clock)
     limiter.acquire(KEY)
     waiter = stand_in_line(limiter)
@@ -142,3 +142,51 @@ def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limite
     with pytest.raises(LimiterClosed):
         waiter.result(DEADLINE)
     assert limiter.statistics().admitted == 15
+
+
+# Callers with a priority pass those that wait without one
+API = "api.example.com"
+
+
+@pytest.fixture
+def busy(api: Api) -> Iterator[Any]:
+    with api(MemoryStore(), {API: "50/s burst 5", "*": "1000/s"}) as busy:
+        yield busy
+
+
+WAITING_CALLS: list[Callable[[Any, int], object]] = [
+    lambda busy, priority: busy.acquire(API, priority=priority),
+    lambda busy, priority: busy.acquire_all({API: 1, "other": 1}, priority=priority),
+    lambda busy, priority: busy.reserve(API, 1, priority=priority).__enter__(),
+    lambda busy, priority: busy.reserve({API: 1, "other": 1}, priority=priority).__enter__(),
+]
+CALL_NAMES = ["acquire", "acquire_all", "reserve", "reserve several"]
+
+
+@pytest.mark.parametrize("call", WAITING_CALLS, ids=CALL_NAMES)
+def test_an_urgent_caller_is_served_before_those_that_came_earlier(busy: Any, call: Callable[..., object]) -> None:
+    order: list[str] = []
+
+    def come(name: str, work: Callable[[], object]) -> "Future[None]":
+        waiting = busy.statistics().waiting
+        caller = start(lambda: (work(), order.append(name))[1])  # type: ignore[func-returns-value]
+        await_fact(lambda: busy.statistics().waiting == waiting + 1, "it waits")
+        return caller
+
+    busy.pause(API, 3600)
+    threads = [come("batch", lambda: busy.acquire(API)) for _ in range(12)]
+    threads.append(come("urgent", lambda: call(busy, 10)))
+    busy.resume(API)
+    for each in threads:
+        each.result(DEADLINE)
+    assert order.index("urgent") < 8, "one grant at the most wakes earlier ones with it"
+
+
+@pytest.mark.parametrize("call", WAITING_CALLS, ids=CALL_NAMES)
+@pytest.mark.parametrize(
+    ("priority", "error"), [(0, ValueError), (101, ValueError), (True, TypeError), ("1", TypeError)]
+)
+def test_a_priority_is_a_whole_number_from_1_to_100(busy: Any, call: Any, priority: Any, error: Any) -> None:
+    with pytest.raises(error, match="priority must be"):
+        call(busy, priority)
+    assert busy.statistics().admitted == 0

@@ -6,12 +6,12 @@ from pathlib import Path
 from tests.mutate.changes import ROOT, Mutation, sites
 
 _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
-_ENFORCED = ("plan", "underway", "enforcement", "routes", "replacing", "exempt", "decisions", "asgi", "rule_file")
-_CALLS = ("spends", "several", "pauses", "close", "overrides", "parity", "rule_file", "statistics", "events")
+_ENFORCED = ("underway", "enforcement", "everywhere", "decisions", "asgi", "rule_file")
+_CALLS = ("several", "pauses", "close", "overrides", "parity", "rule_file", "limiter", "events")
 _LIFE = ["tests/life/test_dormant_keys.py", "tests/life/test_max_keys.py"]
 _FILES = ("integrations/test_rule_file", "apis/test_rule_file", "cli/test_files")
 _WARNING = "tests/apis/test_outage.py::test_a_warning_points_at_the_line_that_makes_the_limiter"
-_SPENDS_AND_OPTIONS = ["tests/apis/test_spends.py", "tests/apis/test_arguments.py"]
+_SPENDS_AND_OPTIONS = ["tests/apis/test_several.py", "tests/apis/test_arguments.py"]
 PARTS = {
     "bucket": ["tests/bucket", "tests/lua", "tests/shared/test_simulation.py", "tests/simulation", _MODEL],
     "reservoir": ["tests/reservoir", "tests/keyspace", "tests/simulation", *_SPENDS_AND_OPTIONS, _MODEL],
