@@ -69,10 +69,7 @@ def websocket(path: str = "/", *, extensions: dict[str, Any] | None = None) -> d
 
 
 async def call(app: App, scope: dict[str, Any], *incoming: dict[str, Any]) -> Reply:
-    """Call an application; it receives what is given, and that the client has gone once the response has ended.
-
-    What comes after the handshake of a websocket comes when that is answered.
-    """
+    """Call an application; what is after a handshake comes when that is answered, and at last the client is gone."""
     reply, left, ended, answered = Reply(), list(incoming), asyncio.Event(), asyncio.Event()
     if not incoming:
         left = [{"type": "websocket.connect" if scope["type"] == "websocket" else "http.request", "body": b""}]

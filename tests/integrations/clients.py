@@ -10,11 +10,7 @@ DEADLINE = 100.0
 
 
 class Clients:
-    """Each thread has one of its own, until the `with` ends.
-
-    Threads that share one close each other's connections: httpcore may see a connection idle that another thread was
-    just given. Is there something to read, it takes the connection for closed by the server. It is the other's answer.
-    """
+    """Each thread has one of its own: of threads that share one, httpcore gives one's connection to another."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"

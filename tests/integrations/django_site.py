@@ -51,9 +51,6 @@ class Site:
             fields["x-user"] = user
         return self.twin._do(partial(self._client.generic, method, path, headers=fields))
 
-    def statuses(self, times: int, path: str = "/", **options: Any) -> list[int]:
-        return [self.call(path, **options).status_code for _ in range(times)]
-
     def comes_to(self, key: str, wanted: int) -> bool:
         """Whether so much is left of a key, as soon as the loop has settled."""
         return any(self.twin.left(key) == wanted for _ in range(100))

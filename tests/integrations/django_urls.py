@@ -17,10 +17,6 @@ def hello(request: HttpRequest, **_: Any) -> HttpResponse:
     return HttpResponse("hello")
 
 
-async def hello_async(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("hello")
-
-
 def status(request: HttpRequest, status: int) -> HttpResponse:
     return HttpResponse(status=status)
 
@@ -65,10 +61,9 @@ class Rest(APIView):  # type: ignore[misc]
         return Response("found")
 
 
-_inner = [path("hello", hello), path("search", search)]
+_inner = [path("search", search)]
 urlpatterns = [
     path("", hello),
-    path("async", hello_async),
     path("status/<int:status>", status),
     path("login/<int:status>", status),
     path("search", search),

@@ -1,7 +1,4 @@
-"""One small application in every framework, in this process: `/hello`, and `/search`, which asks for a rule.
-
-Each view answers with what it sees of the rules.
-"""
+"""One application in every framework, in this process; its views tell what they see, and `/search` asks for a rule."""
 
 import asyncio
 import io
@@ -54,12 +51,7 @@ def seen(decisions: Any, request: Any) -> str:
 
 
 class Served:
-    """An application that is called.
-
-    Attributes:
-        statistics: what became of the requests.
-        call: calls it with a scope and with messages, where it is one of ASGI.
-    """
+    """An application that is called: by `call` with a scope and with messages, where it is one of ASGI."""
 
     def __init__(self, get: Callable[[str, dict[str, str]], Reply], statistics: Any, call: Any = None) -> None:
         self._get, self.statistics, self.call = get, statistics, call

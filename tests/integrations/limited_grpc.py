@@ -9,12 +9,7 @@ import grpc.aio
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.grpc import (
-    AsyncRateLimitClient,
-    AsyncRateLimitInterceptor,
-    RateLimitClientInterceptor,
-    RateLimitInterceptor,
-)
+from batchlimit.integrations import grpc as faces
 from batchlimit.rules import Rule, Rules
 from tests.apis.blocking import Awaited
 from tests.awaiting import awaited
@@ -73,7 +68,7 @@ def serving(
     """Serve the service of tests behind rules; `limiter`: another one than that in the test's own time."""
     messages = list(messages)
     limits, gate = Limits(asynchronous, [*rules, *messages]), Gate()
-    make = AsyncRateLimitInterceptor if asynchronous else RateLimitInterceptor
+    make = faces.AsyncRateLimitInterceptor if asynchronous else faces.RateLimitInterceptor
     interceptor: Any = make(limiter or limits.limiter, rules, messages=messages, **options)
     with server(asynchronous, (AsyncService if asynchronous else Service)(gate), interceptor) as address:
         try:
@@ -115,7 +110,7 @@ def calling(
     limits = Limits(asynchronous, rules)
     limiter: Any = source or limits.limiter
     if asynchronous:
-        client = AsyncRateLimitClient(limiter, rules, **options)
+        client = faces.AsyncRateLimitClient(limiter, rules, **options)
         channel: Any = awaited(_channel, address, client)
         try:
             yield Caller(limits, channel, client)
@@ -124,11 +119,11 @@ def calling(
             awaited(client.close)
             awaited(limits.limiter.close)
     else:
-        interceptor = RateLimitClientInterceptor(limiter, rules, **options)
+        interceptor = faces.RateLimitClientInterceptor(limiter, rules, **options)
         with grpc.insecure_channel(address) as plain:
             yield Caller(limits, grpc.intercept_channel(plain, interceptor), interceptor)
         limits.limiter.close()
 
 
-async def _channel(address: str, client: AsyncRateLimitClient) -> grpc.aio.Channel:
+async def _channel(address: str, client: faces.AsyncRateLimitClient) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, interceptors=client.interceptors)

@@ -11,6 +11,8 @@ from batchlimit.integrations.grpc import check_permit
 from tests.integrations.gate import Gate
 
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+SERVED = {"unary_unary": ["a"], "unary_stream": ["first", "a"], "stream_unary": ["a b"], "stream_stream": ["a", "b"]}
+"""What a method of each kind answers to the requests "a" and "b"."""
 
 
 Words = list[str]

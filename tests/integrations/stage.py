@@ -11,13 +11,8 @@ import grpc
 import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
-from batchlimit.concurrency import (
-    AsyncKeyedConcurrencyLimiter,
-    ConcurrencyStatistics,
-    KeyedConcurrencyLimiter,
-    Law,
-    Sample,
-)
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, ConcurrencyStatistics, KeyedConcurrencyLimiter
+from batchlimit.concurrency.law import Law, Sample
 from batchlimit.concurrency.laws import Fixed
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from tests.awaiting import awaited
@@ -133,6 +128,15 @@ class Stage:
         self.rest()
         counts = self.statistics
         return counts.succeeded, counts.dropped, counts.ignored
+
+    @contextmanager
+    def held(self, client: Client) -> Iterator[None]:
+        """A call is under way meanwhile, and is served at the end."""
+        call = client.call("unary_unary", "hold")
+        self.gate.meet()
+        yield
+        self.gate.open()
+        assert call.answers() == ["hold"]
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[Client]:

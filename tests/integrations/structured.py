@@ -2,13 +2,20 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-_KEY = re.compile(r"[a-z*][a-z0-9_\-.*]*")
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_TOKEN = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*")
-_BINARY = re.compile(r":([A-Za-z0-9+/=]*):")
+_BARE = re.compile(
+    r"""
+    "(?P<string>(?:[ !#-[\]-~]|\\["\\])*)" | :(?P<binary>[A-Za-z0-9+/=]*): | \?(?P<bool>[01])
+    | (?P<float>-?[0-9]{1,12}[.][0-9]{1,3})(?![0-9.]) | (?P<int>-?[0-9]{1,15})(?![0-9.])
+    | (?P<token>[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*)
+    """,
+    re.VERBOSE,
+)
+_PARAMETER = re.compile(r"; *([a-z*][a-z0-9_\-.*]*)(=?)")
+_NEXT = re.compile(r"[ \t]*(?:,[ \t]*(?=.)|$)")
+"""A comma and what follows it, or the end."""
 
 
 class Token(str):
@@ -30,103 +37,46 @@ class Malformed(ValueError):
 
 
 class _Text:
+    """A field, of which so much was read."""
+
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text, self.at = text, len(text) - len(text.lstrip(" "))
 
-    @property
-    def rest(self) -> str:
-        return self.text[self.at :]
-
-    def peek(self) -> str:
-        return self.text[self.at : self.at + 1]
-
-    def skip(self, letters: str) -> None:
-        while self.peek() and self.peek() in letters:
-            self.at += 1
-
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        if (found := pattern.match(self.text, self.at)) is None:
-            raise Malformed(f"no {pattern.pattern} at {self.rest!r}")
-        self.at = found.end()
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        if (found := pattern.match(self.text, self.at)) is not None:
+            self.at = found.end()
         return found
+
+    def bare(self) -> Bare:
+        if (found := self.take(_BARE)) is None or found.lastgroup is None:
+            raise Malformed(f"no item at {self.text[self.at :]!r}")
+        return _READ[found.lastgroup](found[found.lastgroup])
+
+
+_READ: dict[str, Callable[[str], Bare]] = {
+    "string": lambda text: re.sub(r"\\(.)", r"\1", text),
+    "binary": lambda text: base64.b64decode(text, validate=True),
+    "bool": "1".__eq__,
+    "float": float,
+    "int": int,
+    "token": Token,
+}
 
 
 def parse_list(field: bytes) -> list[Item]:
     """Section 4.2.1, without inner lists, which the draft does not use."""
-    try:
-        text = _Text(field.decode("ascii"))
-    except UnicodeDecodeError as error:
-        raise Malformed("not ASCII") from error
-    text.skip(" ")
-    found: list[Item] = []
-    while text.peek():
-        found.append(_item(text))
-        text.skip(" \t")
-        if not text.peek():
-            return found
-        if text.peek() != ",":
-            raise Malformed(f"no comma at {text.rest!r}")
-        text.at += 1
-        text.skip(" \t")
-        if not text.peek():
-            raise Malformed("a comma at the end")
+    if not field.isascii():
+        raise Malformed("not ASCII")
+    text, found = _Text(field.decode()), list[Item]()
+    while text.at < len(text.text):
+        value, parameters = text.bare(), dict[str, Bare]()
+        while (parameter := text.take(_PARAMETER)) is not None:
+            parameters.pop(parameter[1], None)
+            parameters[parameter[1]] = text.bare() if parameter[2] else True
+        found.append(Item(value, parameters))
+        if text.take(_NEXT) is None:
+            raise Malformed(f"no comma, or one at the end: {text.text[text.at :]!r}")
     return found
-
-
-def _item(text: _Text) -> Item:
-    value, parameters = _bare(text), dict[str, Bare]()
-    while text.peek() == ";":
-        text.at += 1
-        text.skip(" ")
-        key = text.take(_KEY).group()
-        parameters.pop(key, None)
-        parameters[key] = True
-        if text.peek() == "=":
-            text.at += 1
-            parameters[key] = _bare(text)
-    return Item(value, parameters)
-
-
-def _bare(text: _Text) -> Bare:
-    letter = text.peek()
-    if letter == '"':
-        return _string(text)
-    if letter == ":":
-        return base64.b64decode(text.take(_BINARY).group(1), validate=True)
-    if letter == "?":
-        return text.take(re.compile(r"\?[01]")).group() == "?1"
-    if letter == "-" or letter.isdigit():
-        return _number(text)
-    return Token(text.take(_TOKEN).group())
-
-
-def _number(text: _Text) -> int | float:
-    written = text.take(_NUMBER).group()
-    whole, _, fraction = written.lstrip("-").partition(".")
-    if "." in written:
-        if len(whole) > 12 or len(fraction) > 3:
-            raise Malformed(f"too long: {written}")
-        return float(written)
-    if len(whole) > 15:
-        raise Malformed(f"too long: {written}")
-    return int(written)
-
-
-def _string(text: _Text) -> str:
-    text.at += 1
-    found = ""
-    while letter := text.peek():
-        text.at += 1
-        if letter == "\\":
-            if (letter := text.peek()) not in ('"', "\\"):
-                raise Malformed(f"a backslash before {letter!r}")
-            text.at += 1
-        elif letter == '"':
-            return found
-        elif not " " <= letter <= "~":
-            raise Malformed(f"{letter!r} in a string")
-        found += letter
-    raise Malformed("a string without an end")
 
 
 class Limit(NamedTuple):

@@ -1,9 +1,8 @@
 """Rules before a real aiohttp server, over a socket, in a time that the test sets."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +10,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from batchlimit import AsyncRateLimiter
+from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.aiohttp import Limits, limited
+from batchlimit.integrations.aiohttp import Limits, concurrency_limits, limited
 from batchlimit.integrations.headers import Fields
+from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
-from examples import aiohttp_app
 from tests.integrations.made.aiohttp import echo
 from tests.integrations.structured import read_limits
 from tests.sync.stage import Clock
@@ -147,31 +146,22 @@ async def served(app: web.Application) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serving(**options: Any) -> AsyncIterator[At]:
+async def serving() -> AsyncIterator[At]:
     clock, quotas = Clock(), Rules([*RULES, *MESSAGES]).quotas
     async with AsyncRateLimiter(MemoryStore(clock), quotas, clock=clock, sizer=FixedBatch(1)) as limiter:
-        options = {"identify": user, "messages": MESSAGES, "headers": Fields(chance=lambda: 0.0), **options}
-        limits, app = Limits(limiter, RULES, **options), application()
+        fields = Fields(chance=lambda: 0.0)
+        limits = Limits(limiter, RULES, identify=user, messages=MESSAGES, headers=fields)
+        app = application()
         limits.setup(app)
         async with served(app) as url, aiohttp.ClientSession() as client:
             yield At(url, client, limits, limiter, clock)
 
 
-def run(test: Callable[[At], Awaitable[None]], **options: Any) -> None:
-    async def main() -> None:
-        async with serving(**options) as at:
-            await test(at)
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("path", ["/sub/search", "/view", "/shop"])
-def test_a_handler_of_a_subapplication_or_of_a_class_is_limited(path: str) -> None:
-    async def test(at: At) -> None:
+async def test_a_handler_of_a_subapplication_or_of_a_class_is_limited(path: str) -> None:
+    async with serving() as at:
         assert await at.statuses(path, 3) == [200, 200, 429]
         assert (await at.get(path, "bob")).status == 200
-
-    run(test)
 
 
 @pytest.mark.parametrize(
@@ -184,18 +174,16 @@ def test_a_handler_of_a_subapplication_or_of_a_class_is_limited(path: str) -> No
         ("/plain", "HEAD", 0),
     ],
 )
-def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -> None:
-    async def test(at: At) -> None:
+async def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -> None:
+    async with serving() as at:
         reply = await at.get(path, method=method)
         assert (reply.status, len(reply.body)) == (200, sent)
         assert reply.limits["bytes"].r == 50
         await at.until_left("bytes:ann", 100 - sent)
 
-    run(test)
 
-
-def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() -> None:
-    async def test(at: At) -> None:
+async def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() -> None:
+    async with serving() as at:
         async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}) as websocket:
             assert read_limits(websocket._response.headers)["handshake"].r == 1
             for text in ("one", "two"):
@@ -214,34 +202,6 @@ def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() ->
         assert caught.value.headers is not None
         assert int(caught.value.headers["retry-after"]) == 1800
 
-    run(test)
-
-
-def test_an_identify_that_fails_is_a_503_and_one_that_is_awaited_holds() -> None:
-    async def fails(request: web.Request) -> dict[str, object]:
-        if request.headers["x-user"] == "bob":
-            raise OSError("the directory is away")
-        return user(request)
-
-    async def test(at: At) -> None:
-        assert await at.statuses("/search", 3) == [200, 200, 429]
-        assert await at.statuses("/search", 1, "bob") == [503]
-
-    run(test, identify=fails)
-
-
-def test_an_answer_of_the_users_own_has_the_fields_too() -> None:
-    async def own(request: web.Request, refusal: Any) -> web.Response:
-        return web.Response(status=420, text=f"{request.path} {refusal.rules[0]}: {refusal.key}")
-
-    async def test(at: At) -> None:
-        replies = [await at.get("/search") for _ in range(3)]
-        assert (replies[-1].status, replies[-1].body) == (420, b"/search search: search:ann")
-        assert replies[-1].limits["search"].r == 1
-        assert "retry-after" in replies[-1].headers
-
-    run(test, on_rejected=own)
-
 
 async def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of_a_subapplication() -> None:
     class Typo(web.View):
@@ -258,19 +218,15 @@ async def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of
         await web.AppRunner(app).setup()
 
 
-def test_a_route_without_limits_before_it_is_a_503_and_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_route_without_limits_before_it_is_a_503_and_told(caplog: pytest.LogCaptureFixture) -> None:
     @limited("alone:{user}")
     async def alone(request: web.Request) -> web.Response:
         return web.Response()
 
-    async def main() -> int:
-        app = web.Application()
-        app.add_routes([web.get("/", alone)])
-        async with served(app) as url, aiohttp.ClientSession() as client:
-            return (await client.get(url)).status
-
-    with caplog.at_level(logging.ERROR, "batchlimit"):
-        assert asyncio.run(main()) == 503
+    app = web.Application()
+    app.add_routes([web.get("/", alone)])
+    async with served(app) as url, aiohttp.ClientSession() as client:
+        assert (await client.get(url)).status == 503
     assert "call setup(app) of Limits" in caplog.text
 
 
@@ -294,21 +250,6 @@ async def test_the_limiter_is_made_at_the_start_and_closed_at_the_end() -> None:
     with pytest.raises(Exception, match="closed"):
         await made[0].try_acquire("all")
     assert len(made) == 1
-
-
-async def test_the_example_limits_searches_logins_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORE", "memory://")
-    async with served(aiohttp_app.make_app()) as url, aiohttp.ClientSession() as client:
-        assert [(await client.get(url + "/search")).status for _ in range(3)] == [200, 200, 429]
-        words = ["open sesame", *["wrong"] * 5, "open sesame"]
-        statuses = [(await client.post(url + "/login", data={"password": word})).status for word in words]
-        assert statuses == [204, *[401] * 5, 429]
-        async with client.ws_connect(url + "/chat") as websocket:
-            with suppress(ConnectionError):
-                for _ in range(21):
-                    await websocket.send_str("hello")
-            heard = [message async for message in websocket]
-        assert (len(heard), websocket.close_code) == (20, 1008)
 
 
 async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
@@ -344,12 +285,7 @@ async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
     assert heard == ["hello"]
 
 
-# What aiohttp sends after the rules have looked
-
-
-async def test_a_file_is_sent_once_and_a_client_that_leaves_is_no_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_file_is_sent_once_and_a_client_may_leave(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_bytes(b"file")
     ended = asyncio.Event()
 
@@ -379,3 +315,62 @@ async def test_a_file_is_sent_once_and_a_client_that_leaves_is_no_error(
             reply.close()
         await asyncio.wait_for(ended.wait(), 100.0)
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+# At most so many at once: what needs a permit, and what it sends
+@asynccontextmanager
+async def limited_to_one(
+    *routes: web.RouteDef,
+) -> AsyncIterator[tuple[AsyncConcurrencyLimiter, str, aiohttp.ClientSession]]:
+    """Serve these routes, one request at once."""
+    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
+        app = web.Application(middlewares=[concurrency_limits(limiter)])
+        app.add_routes(routes)
+        async with served(app) as url, aiohttp.ClientSession() as client:
+            yield limiter, url, client
+
+
+async def status(client: aiohttp.ClientSession, url: str, **fields: str) -> int:
+    async with client.get(url, headers=fields) as reply:
+        await reply.read()
+        return reply.status
+
+
+async def test_a_request_for_a_websocket_where_there_is_none_needs_a_permit() -> None:
+    async with limited_to_one(web.get("/", hello)) as (limiter, url, client), limiter.acquire():
+        assert await status(client, url, Upgrade="websocket", Connection="upgrade") == 503
+
+
+async def test_a_websocket_gives_its_permit_back_when_it_is_open() -> None:
+    async with (
+        limited_to_one(web.get("/", hello), web.get("/ws", echo)) as (limiter, url, client),
+        client.ws_connect(url + "/ws") as websocket,
+    ):
+        assert await status(client, url) == 200
+        assert limiter.statistics().ignored == 1
+        await websocket.send_str("hello")
+        assert await websocket.receive_str() == "hello"
+
+
+@pytest.mark.parametrize(("fields", "wanted"), [({}, (200, b"file")), ({"Range": "bytes=0-1"}, (206, b"fi"))])
+async def test_a_file_is_sent_once(fields: Any, wanted: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_bytes(b"file")
+
+    async def file(request: web.Request) -> web.FileResponse:
+        return web.FileResponse(tmp_path / "file")
+
+    async with limited_to_one(web.get("/", file)) as (_, url, client):
+        for _ in range(2):  # on one connection, and with one permit
+            async with client.get(url, headers=fields) as reply:
+                assert (reply.status, await reply.read()) == wanted
+    assert not caplog.records
+
+
+async def test_what_is_no_response_is_told_by_aiohttp_and_keeps_no_permit(caplog: pytest.LogCaptureFixture) -> None:
+    async def forgetful(request: web.Request) -> Any:
+        return None
+
+    async with limited_to_one(web.get("/", forgetful)) as (limiter, url, client):
+        assert await status(client, url) == 500
+        assert limiter.statistics().in_flight == 0
+    assert "Missing return statement" in caplog.text

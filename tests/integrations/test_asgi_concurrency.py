@@ -2,17 +2,25 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, Partitions, Queue
-from batchlimit.concurrency import Outcome
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Outcome
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
-from batchlimit.integrations.enforcement import Response
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
+from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.laws import Fixed
+from batchlimit.shared import AsyncSharedConcurrencyLimiter
+from batchlimit.stores import MemoryStore
 from tests.garbage import kept
 from tests.integrations.asgi import Hello, call, http, part, start, websocket
+from tests.integrations.stage import Recording, SetUp
+from tests.integrations.test_wsgi import App, Reply, request
+from tests.sync.stage import until
 
 pytestmark = pytest.mark.virtual_time
 
@@ -31,7 +39,8 @@ class Held:
         await send(part(b"b"))
 
 
-def counts(limiter: AsyncConcurrencyLimiter) -> tuple[int, int, int, int]:
+def counts(limiter: Any) -> tuple[int, int, int, int]:
+    """Return how many are under way, succeeded, were dropped and ignored."""
     found = limiter.statistics()
     return found.in_flight, found.succeeded, found.dropped, found.ignored
 
@@ -54,21 +63,25 @@ async def test_a_stream_holds_its_permit_to_its_end_and_the_next_request_gets_a_
         assert counts(limiter) == (0, 1, 0, 0)
 
 
+SUCCEEDED, DROPPED, IGNORED = (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)
+
+
 @pytest.mark.parametrize(
-    ("status", "outcome"),
-    [(200, "succeeded"), (404, "succeeded"), (429, "dropped"), (500, "ignored"), (503, "dropped"), (504, "dropped")],
+    ("status", "outcome", "counted"),
+    [
+        *[(status, None, SUCCEEDED) for status in (200, 404)],
+        *[(status, None, DROPPED) for status in (429, 503, 504)],
+        (500, None, IGNORED),
+        (200, lambda response: Outcome.DROPPED, DROPPED),
+        *[(200, outcome, IGNORED) for outcome in (lambda _: 1 / 0, lambda _: None, lambda _: True, lambda _: "good")],
+    ],
 )
-async def test_the_status_feeds_the_law(status: int, outcome: str) -> None:
+async def test_the_status_or_a_judgement_feeds_the_law(status: int, outcome: Any, counted: tuple[int, ...]) -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        await call(ConcurrencyLimitMiddleware(Hello(status), limiter), http())
-        assert getattr(limiter.statistics(), outcome) == 1
-
-
-async def test_an_own_judgement_feeds_the_law() -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        app = ConcurrencyLimitMiddleware(Hello(), limiter, outcome=lambda response: Outcome.DROPPED)
-        await call(app, http())
-        assert counts(limiter) == (0, 0, 1, 0)
+        options = {} if outcome is None else {"outcome": outcome}
+        reply = await call(ConcurrencyLimitMiddleware(Hello(status), limiter, **options), http())
+        assert reply.status == status
+        assert counts(limiter) == counted
 
 
 async def test_an_exception_goes_on_and_returns_the_permit() -> None:
@@ -81,23 +94,9 @@ async def test_an_exception_goes_on_and_returns_the_permit() -> None:
         assert counts(limiter) == (0, 0, 0, 1)
 
 
-def _raises(response: Response) -> Outcome:
-    raise ZeroDivisionError
-
-
-@pytest.mark.parametrize("outcome", [_raises, lambda response: None, lambda response: True, lambda response: "good"])
-async def test_a_judgement_that_fails_returns_the_permit_all_the_same(outcome: Any) -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        reply = await call(ConcurrencyLimitMiddleware(Hello(), limiter, outcome=outcome), http())
-        assert reply.status == 200
-        assert counts(limiter) == (0, 0, 0, 1)
-
-
 @pytest.mark.parametrize("partition", [lambda scope: 1 / 0, lambda scope: None, lambda scope: ["live"]])
 @pytest.mark.parametrize("bypass", [None, lambda scope: 1 / 0])
-async def test_a_function_that_fails_is_no_error_of_the_application_and_lets_nobody_by(
-    partition: Any, bypass: Any
-) -> None:
+async def test_a_function_that_fails_is_no_error_of_the_application(partition: Any, bypass: Any) -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         app = ConcurrencyLimitMiddleware(Hello(), limiter, partition=partition, bypass=bypass)
         assert (await call(app, http())).status == 200
@@ -151,10 +150,7 @@ async def test_a_partition_is_chosen_and_what_bypasses_is_not_limited() -> None:
     partitions = Partitions({"paid": 0.5}, unknown="refuse")
     async with AsyncConcurrencyLimiter(Fixed(2), partitions=partitions) as limiter:
         middleware = ConcurrencyLimitMiddleware(
-            Hello(),
-            limiter,
-            partition=lambda scope: scope["path"][1:],
-            bypass=lambda scope: scope["path"] == "/health",
+            Hello(), limiter, partition=lambda scope: scope["path"][1:], bypass=lambda scope: scope["path"] == "/health"
         )
         statuses = [(await call(middleware, http(path))).status for path in ("/paid", "/nobody", "/health")]
         assert statuses == [200, 503, 200]
@@ -197,3 +193,111 @@ async def test_a_refused_request_leaves_nothing_to_the_garbage_collector() -> No
             with kept(ConcurrencyLimited) as left:
                 assert (await call(limited, http())).status == 503
             assert left == []
+
+
+# The key, or the keys, of each request decide which limit it counts by
+KeyOf = Callable[[Any], Any]
+
+
+def path(scope: Any) -> str:
+    return f"path:{scope['path']}"
+
+
+def path_and_all(scope: Any) -> list[str]:
+    return [path(scope), "all"]
+
+
+@pytest.mark.parametrize(("key", "statuses"), [(path, [503, 200, 200]), (path_and_all, [503, 200, 503])])
+@pytest.mark.virtual_time
+async def test_asgi_requests_count_by_their_keys(key: KeyOf, statuses: list[int]) -> None:
+    async with AsyncKeyedConcurrencyLimiter({"path:*": 1, "all": 2}) as limiter:
+        held, other = Held(), Held()
+        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, limiter, key=key), http(path="/a")))
+        await held.begun.wait()
+        hello = ConcurrencyLimitMiddleware(Hello(), limiter, key=key)
+        seen = [(await call(hello, http(path=each))).status for each in ("/a", "/b")]
+        second = asyncio.create_task(call(ConcurrencyLimitMiddleware(other, limiter, key=key), http(path="/b")))
+        await other.begun.wait()
+        assert [*seen, (await call(hello, http(path="/c"))).status] == statuses
+        held.end.set()
+        other.end.set()
+        assert [(await each).status for each in (first, second)] == [200, 200]
+        assert limiter.busiest() == []
+
+
+def test_wsgi_requests_count_by_their_keys() -> None:
+    limiter = KeyedConcurrencyLimiter({"path:*": 1})
+    app = WSGIMiddleware(App(), limiter, key=lambda environ: f"path:{environ['PATH_INFO']}")
+    with limiter.acquire("path:/a"):
+        refused = Reply(app, request(path="/a"))
+        assert (refused.status, json.loads(refused.body)["detail"]) == (503, "limit")
+        assert Reply(app, request(path="/b")).status == 200
+    assert Reply(app, request(path="/a")).status == 200
+
+
+@pytest.mark.parametrize("key", [lambda request: 1 / 0, lambda request: None, lambda request: "unknown", lambda _: [7]])
+def test_a_request_whose_key_cannot_be_made_is_refused(key: KeyOf) -> None:
+    limiter = KeyedConcurrencyLimiter({"path:*": 1})
+    reply = Reply(WSGIMiddleware(App(), limiter, key=key), request())
+    assert (reply.status, json.loads(reply.body)["detail"]) == (503, "no_key")
+    assert limiter.busiest() == []
+
+
+@pytest.mark.virtual_time
+async def test_a_request_has_a_partition_at_its_key() -> None:
+    limits = {"path:*": Keyed(2, partitions=Partitions({}, caps={"GET": 0.5}))}
+    async with AsyncKeyedConcurrencyLimiter(limits) as limiter:
+        terms: dict[str, Any] = {"key": path, "partition": lambda scope: scope["method"]}
+        held, hello = Held(), ConcurrencyLimitMiddleware(Hello(), limiter, **terms)
+        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, limiter, **terms), http(path="/a")))
+        await held.begun.wait()
+        requests = [http(path="/a"), http("/a", "POST"), http(path="/b")]
+        assert [(await call(hello, each)).status for each in requests] == [503, 200, 200]
+        held.end.set()
+        await first
+
+
+def test_a_key_and_a_keyed_limiter_come_together() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None: ...
+
+    keyed = AsyncKeyedConcurrencyLimiter({"*": 1})
+    with pytest.raises(TypeError, match="a AsyncKeyedConcurrencyLimiter needs key="):
+        ConcurrencyLimitMiddleware(app, keyed)
+    with pytest.raises(TypeError, match="key= is for a limiter by key"):
+        ConcurrencyLimitMiddleware(app, AsyncConcurrencyLimiter(Fixed(1)), key=path)
+    shared = AsyncSharedConcurrencyLimiter(MemoryStore(), {"*": 1})
+    with pytest.raises(TypeError, match="sheddable= is for limiters of this process"):
+        AsyncConcurrencyInterceptor(shared, key=path, sheddable=lambda details: True)
+
+
+def by_call_repository_and_user(details: grpc.HandlerCallDetails) -> list[str]:
+    told: dict[str, Any] = dict(details.invocation_metadata or ())
+    return [f"call:{details.method}", f"repo:{told['repo']}", f"user:{told['user']}"]
+
+
+THREE_DIMENSIONS = {"user:*": 2, "repo:*": 3, "call:*": 4}
+"""How many calls at once of a user, of a repository and of a method."""
+
+
+def test_grpc_calls_count_by_method_repository_and_user_at_once(stage: SetUp) -> None:
+    def begin(repo: str, user: str, text: str = "hold") -> Any:
+        return client.call("unary_unary", text, metadata=(("repo", repo), ("user", user)))
+
+    options: dict[str, Any] = {"key": by_call_repository_and_user}
+    with stage(Recording(1), workers=8, interceptor=options, keyed=THREE_DIMENSIONS) as scene, scene.client() as client:
+        held = [begin("a", "ann"), begin("a", "ann"), begin("a", "bob")]
+        scene.gate.meet(3)
+        refused = [begin("b", "ann", "x"), begin("a", "bob", "x")]  # two of ann's are under way, three of a's
+        assert [each.code for each in refused] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
+        assert ["user:ann" in refused[0].details, "repo:a" in refused[1].details] == [True, True]
+        assert begin("b", "bob", "x").answers() == ["x"]
+        held.append(begin("b", "bob"))
+        scene.gate.meet()
+        fifth = begin("c", "cid", "x")  # four of the method are under way
+        assert (fifth.code, "call:/test.Echo/unary_unary" in fifth.details) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            True,
+        )
+        scene.gate.open()
+        assert [each.answers() for each in held] == [["hold"]] * 4
+        until(lambda: scene.limiter.busiest() == [])

@@ -1,18 +1,17 @@
 """A limit that is written without its key says what to write, where the application is written or starts."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from traceback import format_exception
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from aiohttp import web
-from django.http import HttpRequest, HttpResponse
 from fastapi import Depends, FastAPI
 from fastapi.testclient import TestClient as FastAPIClient
 from flask import Flask
 from litestar import Litestar, get
 from litestar.testing import TestClient as LitestarClient
-from quart import Quart
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -20,8 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient as StarletteClient
 
-from batchlimit.integrations import aiohttp, fastapi, flask, litestar, quart
-from batchlimit.integrations.django import limited as limited_view
+from batchlimit.integrations import aiohttp, django, fastapi, flask, litestar, quart
 from batchlimit.integrations.starlette import RouteLimitMiddleware
 from batchlimit.rules import Rule
 from tests.integrations.django_site import Site
@@ -29,52 +27,14 @@ from tests.integrations.django_site import Site
 RULES = [Rule("search", "1/hour", key="search:{ip}", match=None)]
 
 
-def of_flask() -> None:
-    app = Flask("shop")
-    limits: Any = flask.Limits("memory://", RULES, app)
-
-    @app.route("/search")
-    @limits.limited
-    def search() -> str:
-        return "found"
+def view(*_: Any) -> Any: ...
 
 
-def of_quart() -> None:
-    app = Quart("shop")
-    limited: Any = quart.limited
-
-    @app.route("/search")
-    @limited
-    async def search() -> str:
-        return "found"
-
-
-def of_aiohttp() -> None:
-    routes = web.RouteTableDef()
-    limited: Any = aiohttp.limited
-
-    @routes.get("/search")
-    @limited
-    async def search(request: web.Request) -> web.Response:
-        return web.Response(text="found")
-
-
-def of_django() -> None:
-    limited: Any = limited_view
-
-    @limited
-    def search(request: HttpRequest) -> HttpResponse:
-        return HttpResponse("found")
-
-
-def of_rest_framework() -> None:
+def of_rest_framework() -> object:
     assert issubclass(Site, object)  # its module has the settings, which REST framework reads when it is imported
     from batchlimit.integrations.django.rest import throttle
 
-    class Search:
-        """A view."""
-
-        throttle_classes = (throttle(Response),)  # type: ignore[arg-type]
+    return throttle(view)  # type: ignore[arg-type]
 
 
 def of_starlette() -> None:
@@ -83,16 +43,6 @@ def of_starlette() -> None:
 
     app = Starlette(routes=[Route("/search", search, middleware=[Middleware(RouteLimitMiddleware, search)])])  # type: ignore[arg-type]
     StarletteClient(app).get("/search")
-
-
-def of_fastapi() -> None:
-    app = FastAPI()
-    limited: Any = fastapi.limited
-
-    @app.get("/search")
-    @limited
-    def search() -> str:
-        return "found"
 
 
 def _served_by_fastapi(dependency: Any) -> None:
@@ -107,15 +57,6 @@ def _served_by_fastapi(dependency: Any) -> None:
         pass
 
 
-def of_litestar() -> None:
-    limited: Any = litestar.limited
-
-    @get("/search")
-    @limited
-    async def search() -> str:
-        return "found"
-
-
 def _served_by_litestar(guard: Any) -> None:
     @get("/search", guards=[guard])
     async def search() -> str:
@@ -127,30 +68,29 @@ def _served_by_litestar(guard: Any) -> None:
         pass
 
 
-def below_a_route_of_litestar() -> None:
-    limited: Any = litestar.limited("search:{ip}")
-
-    @get("/search")
-    @limited
-    async def search() -> str:
-        return "found"
-
-
 DEPENDS = "dependencies=[Depends(limited('search:{user}'))]"
 GUARDS = "guards=[limited('search:{user}')]"
-CASES: dict[str, tuple[Callable[[], None], str]] = {
-    "Flask": (of_flask, "@limits.limited('search:{user}')"),
-    "Quart": (of_quart, "@limited('search:{user}')"),
-    "aiohttp": (of_aiohttp, "@limited('search:{user}')"),
-    "Django": (of_django, "@limited('search:{user}')"),
+WRITTEN = "@limited('search:{user}')"
+BARE: Any = {"Quart": quart, "aiohttp": aiohttp, "Django": django, "FastAPI": fastapi, "Litestar": litestar}
+CASES: dict[str, tuple[Callable[[], object], str]] = {
+    "Flask": (
+        lambda: cast(Any, flask.Limits("memory://", RULES, Flask("shop"))).limited(view),
+        "@limits.limited('search:{user}')",
+    ),
+    "Quart": (lambda: BARE["Quart"].limited(view), WRITTEN),
+    "aiohttp": (lambda: BARE["aiohttp"].limited(view), WRITTEN),
+    "Django": (lambda: BARE["Django"].limited(view), WRITTEN),
     "REST framework": (of_rest_framework, "throttle_classes = [throttle('search:{user}')]"),
     "Starlette": (of_starlette, "Middleware(RouteLimitMiddleware, 'search:{user}')"),
-    "FastAPI": (of_fastapi, DEPENDS),
+    "FastAPI": (lambda: BARE["FastAPI"].limited(view), DEPENDS),
     "FastAPI, Depends(limited)": (lambda: _served_by_fastapi(Depends(fastapi.limited)), DEPENDS),
     "FastAPI, without Depends": (lambda: _served_by_fastapi(fastapi.limited("search:{user}")), DEPENDS),
-    "Litestar": (of_litestar, GUARDS),
+    "Litestar": (lambda: BARE["Litestar"].limited(view), GUARDS),
     "Litestar, guards=[limited]": (lambda: _served_by_litestar(litestar.limited), GUARDS),
-    "Litestar, as a decorator": (below_a_route_of_litestar, "guards=[limited('search:{ip}')]"),
+    "Litestar, as a decorator": (
+        lambda: get("/search")(BARE["Litestar"].limited("search:{ip}")(view)),
+        "guards=[limited('search:{ip}')]",
+    ),
 }
 
 
@@ -167,3 +107,35 @@ def test_an_extension_can_be_looked_at_where_no_application_is(kind: type) -> No
     """As documentation and mocks do."""
     for name in dir(kind):
         hasattr(getattr(kind, name), "__qualname__")
+
+
+# What an integration says whose framework is not installed
+EXTRAS = [
+    ("aiohttp", "aiohttp", "aiohttp"),
+    ("aiohttp_client", "aiohttp", "aiohttp"),
+    ("arq", "arq", "arq"),
+    ("botocore", "botocore", "botocore"),
+    ("celery", "celery", "celery"),
+    ("django", "django", "Django"),
+    ("dramatiq", "dramatiq", "dramatiq"),
+    ("flask", "flask", "Flask"),
+    ("grpc", "grpc", "grpcio"),
+    ("niquests", "niquests", "niquests"),
+    ("procrastinate", "procrastinate", "procrastinate"),
+    ("quart", "quart", "Quart"),
+    ("requests", "requests", "requests"),
+    ("rq", "rq", "rq"),
+    ("taskiq", "taskiq", "taskiq"),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "package"), EXTRAS)
+def test_a_missing_framework_names_the_extra(name: str, module: str, package: str) -> None:
+    without = f"import sys; sys.modules[{module!r}] = None; import batchlimit.integrations.{name}"
+    found = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    extra = name.removesuffix("_client")
+    assert found.stderr.splitlines()[-1] == (
+        f"ModuleNotFoundError: batchlimit.integrations.{name} needs {package}, of the {extra!r} extra: "
+        f"pip install 'batchlimit[{extra}]'"
+    )

@@ -1,20 +1,24 @@
 """What becomes of a request by the rules that apply to it, whichever framework it came through."""
 
 import json
-import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from batchlimit import Decision, FailurePolicy, RateLimiter, StoreUnavailable
+from batchlimit import Decision, FailurePolicy, Quota, RateLimiter, StoreUnavailable
 from batchlimit.integrations.address import FailedIdentity
-from batchlimit.integrations.enforcement import Enforcer, Response
+from batchlimit.integrations.enforcement import Enforcer, Response, RouteLimit
 from batchlimit.integrations.enforcement.charging import Underway
-from batchlimit.rules import Request, Rule, Rules
+from batchlimit.integrations.enforcement.plan import Bill, Plans, known_of, mark, marks_of
+from batchlimit.integrations.headers import Fields, Prepared
+from batchlimit.rules import Request, Rule, Rules, RulesError
+from batchlimit.rules.key import NoKey
+from batchlimit.rules.request import NOTHING
 from batchlimit.testing import fake_limiter
+from tests.garbage import kept
 from tests.integrations.enforcers import Make
 from tests.integrations.structured import read_limits
-from tests.sync.stage import ARRIVAL
 
 USER = Rule("user", "2/hour", key="user:{user}", match="/api/*")
 ALL = Rule("all", "100/hour", key="all")
@@ -48,15 +52,6 @@ def test_a_request_that_one_rule_refuses_is_charged_to_none(make: Make) -> None:
     assert (body["status"], body["violated-policies"]) == (429, ["user"])
     assert twin.left("all") == 98
     assert twin.counts("user") == {"matched": 3, "acquired": 2, "refused": 1}
-
-
-def test_who_returns_when_told_is_admitted(make: Make) -> None:
-    twin = make(USER)
-    for _ in range(2):
-        twin.admit("GET", "/api/x", user="ann")
-    refusal = twin.refused("GET", "/api/x", user="ann")
-    twin.clock.pass_by(int(dict(refusal.headers)[b"retry-after"]) + ARRIVAL)
-    assert twin.admit("GET", "/api/x", user="ann").refusal is None
 
 
 def test_a_request_that_may_wait_too_short_is_refused_at_once(make: Make) -> None:
@@ -110,9 +105,7 @@ def test_rules_that_share_a_key_add_up_their_costs(make: Make) -> None:
     assert refusal.rules == ("all",)
 
 
-def test_a_request_that_no_rule_matches_is_admitted_counted_and_told_once(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_request_that_no_rule_matches_is_admitted_and_told_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     twin = make(USER)
     for _ in range(3):
         outcome = twin.admit("GET", "/elsewhere")
@@ -123,7 +116,7 @@ def test_a_request_that_no_rule_matches_is_admitted_counted_and_told_once(
 
 
 @pytest.mark.parametrize(("unidentified", "status"), [("refuse", 403), ("admit", None)])
-def test_a_request_without_a_key_is_decided_by_a_setting_counted_and_told_once(
+def test_a_request_without_a_key_is_decided_by_a_setting_and_told_once(
     make: Make, caplog: pytest.LogCaptureFixture, unidentified: str, status: int | None
 ) -> None:
     twin = make(USER, ALL, unidentified=unidentified)
@@ -136,9 +129,7 @@ def test_a_request_without_a_key_is_decided_by_a_setting_counted_and_told_once(
     assert "there is no {user}" in caplog.text
 
 
-def test_an_identity_that_raises_is_a_503_and_no_error_of_the_application(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_identity_that_raises_is_a_503_and_no_500(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     twin = make(USER, Rule("ip", "9/hour", key="ip:{ip}"))
     identity = FailedIdentity({"ip": "192.0.2.1"}, OSError("the directory is away"))
     assert twin.admit_request(Request("GET", "/", identity)).refusal is None
@@ -177,9 +168,7 @@ def test_a_cost_beyond_the_burst_never_fits_and_says_no_time(make: Make) -> None
     assert twin.left("all") == 100
 
 
-def test_costs_of_one_key_that_never_fit_together_are_refused_as_one_that_never_fits(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_costs_of_one_key_that_never_fit_together_are_refused(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     twin = make(*(Rule(name, "5/hour", key="big", cost=lambda _: 3) for name in ("one", "other")))
     refusal = twin.refused()
     assert (refusal.status, refusal.rules) == (429, ("one", "other"))
@@ -221,9 +210,7 @@ def test_what_was_not_charged_in_shadow_mode_is_not_given_back_when_a_closed_rul
     assert (refusal.status, twin._do(twin.limiter.decide, "trial").source) == (503, "shadow")
 
 
-def test_nobody_waits_for_a_response_that_only_a_rule_in_shadow_mode_looks_at(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_waits_for_a_response_to_a_rule_in_shadow_mode(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def outcome(*_: Any) -> Any:
         pytest.fail("a request waits")
 
@@ -302,9 +289,7 @@ AWAY = [
 
 
 @pytest.mark.parametrize(("of_rule", "of_limiter", "status"), AWAY)
-def test_a_rule_says_what_holds_while_its_bucket_is_away(
-    make: Make, of_rule: Any, of_limiter: Any, status: int | None
-) -> None:
+def test_a_rule_decides_while_its_bucket_is_away(make: Make, of_rule: Any, of_limiter: Any, status: int | None) -> None:
     twin = make(Rule("far", "10/hour", key="far", on_failure=of_rule), ALL, on_failure=of_limiter)
     twin.store.away.add("far")
     for _ in range(5):  # the circuit opens meanwhile
@@ -355,30 +340,296 @@ def test_a_closed_rule_in_shadow_refuses_nobody_though_its_limiter_decides_witho
     assert twin.left("all") == 99
 
 
-def test_a_limiter_that_cannot_decide_is_a_503_and_no_error_of_the_application(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    twin = make(ALL)
-    twin._do(twin.limiter.close)
-    refusal = twin.refused()
-    assert refusal.status == 503
-    assert caplog.records[0].levelno == logging.ERROR
-
-
-def test_a_rule_that_matches_nothing_for_hours_is_told_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    twin = make(ALL, Rule("typo", "2/hour", key="typo", match="/apo/*"), silence=7200)
-    twin.admit()
-    assert not caplog.records
-    twin.clock.pass_by(7200)
-    for _ in range(3):
-        twin.admit()
-    assert [each.getMessage() for each in caplog.records] == [
-        "rule 'typo' matched none of 2 requests: is its `match` right?"
+# What a request is charged is remembered by the values in its keys, and by nothing else
+RULES = Rules(
+    [
+        Rule("user", "9/s", key="user:{user}"),
+        Rule("item", "9/s", key="item:{id}", match=["/items/{id}", "/all/{id}/*"]),
+        Rule("all", "9/s", key="all", cost=2),
     ]
+)
 
 
-def test_an_unknown_setting_is_an_error(make: Make) -> None:
-    with pytest.raises(ValueError, match="refuse"):
-        make(ALL, unidentified="perhaps")
-    with pytest.raises(ValueError, match="draft-11"):
-        make(ALL, headers="draft-12")
+class Planned:
+    """Plans of one application."""
+
+    def __init__(self) -> None:
+        self._plans = Plans({})
+        self.bills = self._plans._bills
+
+    def bill(self, path: str, identity: Mapping[str, object]) -> Bill:
+        plan = self._plans.of(RULES.templates("GET", path))
+        assert plan is not None
+        plan.remember(bill := plan.bill(identity), identity)
+        return bill
+
+
+def test_only_what_memory_paid_is_remembered() -> None:
+    """Users seen once would leave thousands of objects, which the garbage collector looks at for 50 ms each second."""
+    rules = Rules([Rule("user", "9/minute", key="user:{user}"), Rule("all", "9000/s", key="all")])
+    with RateLimiter.from_url("memory://", rules.quotas) as limiter, kept(Bill) as left:
+        enforcer = Enforcer(limiter, rules)
+        for number in range(20):
+            assert enforcer.admit(Request("GET", "/", {"user": str(number)})).refusal is None
+    assert left == []
+    rules = Rules([Rule("user", "9000/s", key="user:{user}")])
+    with RateLimiter.from_url("memory://", rules.quotas) as limiter:
+        enforcer = Enforcer(limiter, rules)
+        bills = [enforcer.admit(Request("GET", "/", {"user": "ann"})).bill for _ in range(50)]
+    assert bills[-1] is bills[-2]
+    assert enforcer.statistics().rules["user"].matched == 50
+
+
+VALUES: list[object] = ["ann", "1", 1, True, None, "", [], "x" * 300, "\udcff", 2.0]
+
+
+@pytest.mark.parametrize("first", VALUES, ids=repr)
+@pytest.mark.parametrize("then", VALUES, ids=repr)
+def test_each_value_has_the_key_that_it_has_alone(first: object, then: object) -> None:
+    planned = Planned()
+    for value in (first, then, first):
+        request = Request("GET", "/", {"user": value})
+        applied, unmade = RULES.applicable(request)
+        if unmade:
+            with pytest.raises((NoKey, TypeError)):
+                planned.bill("/", request.identity)
+        else:
+            assert [key for _, key, _ in planned.bill("/", request.identity).charged] == [each.key for each in applied]
+
+
+def test_requests_with_the_same_values_share_a_bill_whatever_their_path() -> None:
+    planned = Planned()
+    bills = {planned.bill(path, {"user": "ann"}) for path in ("/a", "/b")}
+    assert len(bills) == 1
+    assert bills.pop().costs == {"user:ann": 1, "all": 2}
+
+
+def test_a_path_parameter_is_a_value_and_the_identity_comes_before_it() -> None:
+    planned = Planned()
+    same = planned.bill("/items/7", {"user": "ann"})
+    assert planned.bill("/all/7/of/them", {"user": "ann"}) is same
+    assert planned.bill("/items/8", {"user": "ann", "id": "7"}).costs == same.costs
+    assert planned.bill("/items/8", {"user": "ann"}).costs == {"user:ann": 1, "item:8": 1, "all": 2}
+    with pytest.raises(NoKey):
+        planned.bill("/items/8", {"user": "ann", "id": None})
+
+
+def test_the_memory_is_bounded_in_number_and_in_length() -> None:
+    planned = Planned()
+    for number, remembered in (4095, 4095), (4096, 4096), (4097, 1):
+        while len(planned.bills) < min(number, 4096):
+            planned.bill("/", {"user": str(len(planned.bills))})
+        planned.bill("/", {"user": "x" * (256 if number == 4097 else 257)})
+        assert len(planned.bills) == remembered
+
+
+def test_rules_that_take_a_field_of_one_name_from_other_parts_of_the_path_have_keys_of_their_own(make: Make) -> None:
+    rules = [
+        Rule("first", "9/hour", key="first:{id}", match="/a/{id}/*"),
+        Rule("second", "9/hour", key="second:{id}", match="/a/{of}/b/{id}"),
+    ]
+    admitted = make(*rules).admit("GET", "/a/1/b/2")
+    assert [key for _, key, _ in admitted.bill.charged] == ["first:1", "second:2"]
+    refused = make(*rules, Rule("all", "9/hour", key="all:{id}")).admit("GET", "/a/1/b/2").refusal
+    assert refused is not None
+    assert (refused.status, refused.rules) == (403, ("all",)), "the path of another rule's pattern says nothing to it"
+
+
+def test_a_bill_tells_the_quota_that_holds_whether_it_is_remembered_or_not() -> None:
+    plan, fields, identity = Plans({}).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
+    assert plan is not None
+    own, other, lone = Quota.parse("9/s"), Quota.parse("5/s; 90/m"), Quota.parse("7/m")
+    bill = plan.bill(identity)
+    for quota, binding in (own, None), (other, 1), (other, 1), (other, 0), (lone, None), (lone, None), (own, None):
+        for each in bill, plan.bill(identity):
+            left = dict.fromkeys(each.costs, (3, quota, binding))
+            told = [(rule.name, quota, key, 3, binding) for rule, key, _ in each.charged]
+            assert each.fields(left, fields) == fields.of(told)
+        plan.remember(bill, identity)
+    assert plan.bill(identity) is bill
+
+
+def test_a_request_while_another_quota_is_written_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, fields, identity = Plans({}).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
+    assert plan is not None
+    bill, held = plan.bill(identity), Quota.parse("0/s")
+    bill.fields(dict.fromkeys(bill.costs, (3, None, None)), fields)
+    plan.remember(bill, identity)
+    left, found = dict.fromkeys(bill.costs, (0, held, None)), []
+
+    def keyed(prepared: Prepared, keys: Sequence[str]) -> tuple[bytes, bytes]:
+        monkeypatch.undo()
+        found.append(bill.fields(left, fields))  # by another thread
+        return prepared.keyed(keys)
+
+    monkeypatch.setattr(Prepared, "keyed", keyed)
+    found.append(bill.fields(left, fields))
+    assert found == [fields.of([(rule.name, held, key, 0, None) for rule, key, _ in bill.charged])] * 2
+
+
+# What a route asks for, beside the rules that match its requests
+SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)
+
+
+def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules(make: Make) -> None:
+    twin = make(ALL, SEARCH)
+    outcome = twin.admit(user="ann")
+    fields = outcome.headers
+    assert list(read_limits(dict(fields))) == ["all"]
+    assert twin.ask(RouteLimit("search:{user}", cost=2), outcome) is None
+    assert fields is outcome.headers  # whoever writes them has this list
+    limits = read_limits(dict(fields))
+    assert {name: (each.q, each.r) for name, each in limits.items()} == {"all": (100, 99), "search": (5, 3)}
+    assert twin.counts("search") == {"matched": 1, "acquired": 1}
+    assert twin.enforcer.statistics().unmatched == 0
+    assert (twin.left("search:ann"), twin.left("all")) == (3, 99)
+
+
+def test_a_refusal_is_that_of_the_rule_and_its_fields_are_those_of_the_response(make: Make) -> None:
+    twin = make(ALL, SEARCH)
+    outcome = twin.admit(user="ann")
+    assert twin.ask(RouteLimit("search:{user}", cost=5), outcome) is None
+    outcome = twin.admit(user="ann")
+    refusal = twin.ask(RouteLimit("search:{user}"), outcome)
+    assert refusal is not None
+    assert (refusal.status, refusal.rules, refusal.key) == (429, ("search",), "search:ann")
+    assert json.loads(refusal.body)["violated-policies"] == ["search"]
+    fields = dict(outcome.headers)
+    assert list(read_limits(fields)) == ["search"]
+    assert fields[b"cache-control"] == b"no-store"
+    assert b"content-type" not in fields
+    assert twin.left("all") == 98  # the rules that matched were charged before
+    twin.clock.pass_by(int(fields[b"retry-after"]))
+    assert twin.ask(RouteLimit("search:{user}"), twin.admit(user="ann")) is None
+
+
+@pytest.mark.parametrize("cost", [1, lambda request: 1])
+def test_what_a_route_asks_for_is_not_waited_for(make: Make, cost: Any) -> None:
+    """No time passes here: one that waited would wait for ever."""
+    twin = make(Rule("soon", "2/s burst 1", key="soon", match=None))
+    told = [twin.ask(RouteLimit("soon", cost=cost), twin.admit()) for _ in range(2)]
+    assert [refusal and refusal.rules for refusal in told] == [None, ("soon",)]
+
+
+def test_without_a_cost_or_charge_of_its_own_a_route_has_those_of_the_rule(make: Make) -> None:
+    twin = make(Rule("search", "9/hour", key="search", match=None, cost=3, charge=[200]))
+    outcome = twin.admit()
+    twin.ask(RouteLimit("search"), outcome)
+    assert twin.left("search") == 6
+    twin.settle(outcome, Response(404))
+    assert twin.left("search") == 9
+
+
+def test_a_route_says_cost_and_charge_by_functions(make: Make) -> None:
+    limit = RouteLimit("search:{user}", cost=lambda request: len(request.path), charge=lambda response: response.sent)
+    twin = make(ALL, SEARCH)
+    outcome = twin.admit("GET", "/abc", user="ann")
+    twin.ask(limit, outcome)
+    assert twin.left("search:ann") == 1
+    twin.settle(outcome, Response(200, sent=2))
+    assert twin.left("search:ann") == 3
+
+
+def test_what_was_charged_before_a_refusal_is_settled_all_the_same(make: Make) -> None:
+    twin = make(Rule("login", "5/hour", key="login", charge=[200]), SEARCH)
+    outcome = twin.admit()
+    assert twin.ask(RouteLimit("search:{user}"), outcome) is not None
+    twin.settle(outcome, Response(403))
+    assert twin.left("login") == 5
+
+
+@pytest.mark.parametrize(
+    ("identity", "told", "parameters", "key"),
+    [
+        ({"user": "ann"}, {}, {}, "search:ann"),
+        ({"user": "ann"}, {"user": "bob"}, {"user": "eve"}, "search:bob"),
+        ({"user": "ann"}, {}, {"user": "eve"}, "search:ann"),
+        ({}, {}, {"user": 7}, "search:7"),
+        (FailedIdentity({}, OSError("away")), {"user": "bob"}, {}, "search:bob"),
+    ],
+)
+def test_a_route_knows_best_and_its_path_least(make: Make, identity: Any, told: Any, parameters: Any, key: str) -> None:
+    twin = make(SEARCH)
+    outcome = twin.admit_request(Request("GET", "/", identity))
+    assert twin.ask(RouteLimit("search:{user}"), outcome, told, parameters) is None
+    assert twin.left(key) == 4
+
+
+@pytest.mark.parametrize(("identity", "status"), [({}, 403), (FailedIdentity({}, OSError("away")), 503)])
+def test_a_route_without_a_key_is_refused_unless_told_otherwise(make: Make, identity: Any, status: int) -> None:
+    for setting, expected in (("refuse", status), ("admit", None)):
+        twin = make(SEARCH, unidentified=setting)
+        refusal = twin.ask(RouteLimit("search:{user}"), twin.admit_request(Request("GET", "/", identity)))
+        assert (refusal.status if refusal else None) == expected
+
+
+def test_a_key_that_no_rule_has_is_an_error_at_the_start_and_a_503(make: Make, caplog: Any) -> None:
+    twin = make(ALL, SEARCH)
+    with pytest.raises(RulesError, match=r"did you mean 'search:\{user\}'"):
+        twin.enforcer.check(RouteLimit("serch:{user}"))
+    for _ in range(2):
+        outcome = twin.admit(user="ann")
+        refusal = twin.ask(RouteLimit("serch:{user}"), outcome)
+        assert refusal is not None
+        assert refusal.status == 503
+        assert dict(outcome.headers)[b"retry-after"] == b"1"
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "'serch:{user}'" in record.getMessage()
+
+
+@pytest.mark.parametrize("arguments", [{"key": "a b"}, {"key": "a", "cost": -1}, {"key": "a", "charge": "401"}])
+def test_a_limit_that_cannot_work_is_an_error_where_it_is_written(arguments: Any) -> None:
+    with pytest.raises(RulesError):
+        RouteLimit(**arguments)
+
+
+def test_a_function_asks_for_each_limit_that_was_noted_on_it() -> None:
+    def view() -> None: ...
+
+    limits = RouteLimit("a"), RouteLimit("b")
+    for each in limits:
+        mark(view, each)
+    assert (marks_of(view), marks_of(mark)) == (limits, ())
+
+
+UNREAD = FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))
+
+
+@pytest.mark.parametrize(
+    ("request_knows", "route_knows"), [({"user": "ann"}, {"user": "bob"}), (UNREAD, {"user": "bob"})]
+)
+def test_a_route_that_knows_who_asks_is_believed(request_knows: Any, route_knows: Any) -> None:
+    assert known_of(request_knows, route_knows)["user"] == "bob"
+
+
+@pytest.mark.parametrize(("request_knows", "route_knows"), [({}, UNREAD), (UNREAD, {}), (UNREAD, NOTHING)])
+def test_of_whom_nobody_can_say_who_asks_a_key_has_no_value(request_knows: Any, route_knows: Any) -> None:
+    known = known_of(request_knows, route_knows)
+    assert known["ip"] == "192.0.2.1"
+    with pytest.raises(OSError, match="away"):
+        known["user"]
+
+
+def test_a_store_that_is_away_is_decided_by_the_rule(make: Make) -> None:
+    closed, opened = (Rule(name, "5/hour", key=name, match=None, on_failure=name) for name in ("closed", "open"))
+    twin = make(ALL, closed, opened)
+    twin.store.away |= {"closed", "open"}
+    outcome = twin.admit()
+    assert twin.ask(RouteLimit("open"), outcome) is None
+    assert list(read_limits(dict(outcome.headers))) == ["all"]
+    refusal = twin.ask(RouteLimit("closed"), outcome)
+    assert refusal is not None
+    assert refusal.status == 503
+
+
+def test_a_request_whose_route_asks_is_not_unmatched(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    twin = make(SEARCH)
+    twin.admit(user="ann")
+    outcome = twin.admit(user="ann")
+    for _ in range(2):
+        twin.ask(RouteLimit("search:{user}"), outcome)
+    assert twin.enforcer.statistics().unmatched == 1
+    assert [each.getMessage() for each in caplog.records] == [
+        "no rule matches GET '/': it is not limited, unless its route asks for a rule"
+    ]

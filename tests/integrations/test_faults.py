@@ -8,13 +8,14 @@ import pytest
 
 from batchlimit import ConcurrencyLimiter
 from batchlimit.integrations import asgi, wsgi
-from batchlimit.integrations.counters import Faults
+from batchlimit.integrations.checks import Checks
+from batchlimit.integrations.counters import Counters, Faults, RuleCounts
 from batchlimit.integrations.enforcement import Response
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
 from tests.integrations.asgi import Hello, call, http
 from tests.integrations.enforcers import Twin
-from tests.sync.stage import Clock
+from tests.sync.stage import Clock, together
 
 TIMELINE = [  # (seconds that pass, thing, whether it is told, times that it was not told before)
     (0.0, "a", True, 0),
@@ -60,7 +61,7 @@ def fails(*_: Any) -> Any:
     ],
     ids=["cost", "charge", "shadow"],
 )
-def test_a_function_that_raises_for_each_request_is_counted_always_and_told_once_a_minute(
+def test_a_function_that_raises_for_each_request_is_told_once_a_minute(
     asynchronous: bool, rule: Rule, counted: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     twin = Twin(asynchronous, [rule], Clock(), checks=False)
@@ -74,9 +75,7 @@ def test_a_function_that_raises_for_each_request_is_counted_always_and_told_once
     twin.close()
 
 
-def test_a_limiter_that_cannot_be_asked_is_counted_always_and_told_once_a_minute(
-    asynchronous: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_limiter_that_cannot_be_asked_is_counted_and_told(asynchronous: bool, caplog: Any) -> None:
     twin = Twin(asynchronous, [Rule("it", "9/hour", key="it")], Clock())
     twin._do(twin.limiter.close)
     assert {twin.admit().refusal.status for _ in range(5)} == {503}  # type: ignore[union-attr]
@@ -124,3 +123,25 @@ def test_a_function_of_a_concurrency_limit_that_raises_is_told_once_a_minute(cap
         "partition",
         "priority",
     ]
+
+
+THREADS, TIMES = 8, 2000
+
+
+@pytest.mark.usefixtures("restless")
+def test_no_count_is_lost_among_threads() -> None:
+    counters = Counters([Rule("all", "1/s", key="all")], 1.0, Clock(), Checks(False))
+
+    def work() -> None:
+        for _ in range(TIMES):
+            next(counters.requests)
+            counters.look({})
+            next(counters.unmatched)
+            next(counters.asked_after_all)
+            next(counters.rules["all"].matched)
+            counters.fault("ask", ["all"], "failed")
+
+    together(THREADS, work)
+    found = counters.statistics()
+    assert (found.requests, found.unmatched) == (THREADS * TIMES, 0)
+    assert found.rules["all"] == RuleCounts(matched=THREADS * TIMES, faults=THREADS * TIMES)

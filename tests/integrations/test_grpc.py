@@ -2,7 +2,8 @@
 
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -11,49 +12,39 @@ import grpc.aio
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
-from batchlimit.integrations.grpc import (
-    AsyncConcurrencyInterceptor,
-    ConcurrencyInterceptor,
-    RateLimitInterceptor,
-    by_metadata,
-    by_method,
-)
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
+from batchlimit.integrations import grpc as faces
+from batchlimit.integrations.grpc import by_metadata, by_method
+from batchlimit.integrations.grpc.concurrency import _MOST
+from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
 from tests.awaiting import awaited
-from tests.integrations.service import KINDS
-from tests.integrations.stage import Recording, SetUp, on_asyncio, server, threaded
+from tests.integrations.gate import Gate
+from tests.integrations.service import KINDS, SERVED, AsyncService, Service
+from tests.integrations.stage import Client, Recording, SetUp, on_asyncio, server, threaded
 from tests.sync.stage import ARRIVAL, until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_let_in_is_served_as_without_a_limiter(stage: SetUp, kind: str) -> None:
-    served = {
-        "unary_unary": ["a"],
-        "unary_stream": ["first", "a"],
-        "stream_unary": ["a b"],
-        "stream_stream": ["a", "b"],
-    }
+def test_a_call_that_is_let_in_is_served_as_without_a_limiter(stage: SetUp, kind: str) -> None:
     law = Recording(1)
     with stage(law) as scene, scene.client() as client:
-        assert client.call(kind, "a", "b").answers() == served[kind]
+        assert client.call(kind, "a", "b").answers() == SERVED[kind]
     assert [(sample.operation, sample.dropped) for sample in law.samples] == [(f"/test.Echo/{kind}", False)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_refused_is_told_why_and_when_to_come_back(stage: SetUp, kind: str) -> None:
+def test_a_refused_call_is_told_why_and_when_to_come_back(stage: SetUp, kind: str) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         assert client.call("unary_unary", "that one may know how long a call takes").code is OK
         scene.rest()
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
-        refused = client.call(kind, "a")
-        assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "limit")
-        assert int(refused.told["grpc-retry-pushback-ms"]) >= 1
-        assert "1 calls are under way, the limit is 1" in refused.details
-        scene.gate.open()
-        assert held.answers() == ["hold"]
+        with scene.held(client):
+            refused = client.call(kind, "a")
+            assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "limit")
+            assert int(refused.told["grpc-retry-pushback-ms"]) >= 1
+            assert "1 calls are under way, the limit is 1" in refused.details
 
 
 def test_a_refusal_takes_no_worker() -> None:
@@ -68,17 +59,13 @@ def test_a_refusal_takes_no_worker() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_refusal_on_asyncio_leaves_no_error_to_the_garbage_collector(kind: str) -> None:
-    with on_asyncio(Recording(1)) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+    with on_asyncio(Recording(1)) as scene, scene.client() as client, scene.held(client):
         gc.disable()
         try:
             assert client.call(kind, "a").code is EXHAUSTED
             assert not [each for each in gc.get_objects() if isinstance(each, grpc.aio.AbortError)]
         finally:
             gc.enable()
-        scene.gate.open()
-        assert held.answers() == ["hold"]
 
 
 def test_a_client_that_retries_comes_back_when_it_is_told(stage: SetUp) -> None:
@@ -91,21 +78,14 @@ def test_a_client_that_retries_comes_back_when_it_is_told(stage: SetUp) -> None:
     with stage(law, bypass=again, interceptor=attempt) as scene, scene.client(**config) as client:
         assert client.call("unary_unary", "that one may know how long a call takes").code is OK
         scene.rest()
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
-        assert client.call("unary_unary", "a").answers() == ["a"]
-        assert (scene.statistics.refused, scene.statistics.bypassed) == ({"limit": 1}, 1)
-        scene.gate.open()
-        assert held.answers() == ["hold"]
+        with scene.held(client):
+            assert client.call("unary_unary", "a").answers() == ["a"]
+            assert (scene.statistics.refused, scene.statistics.bypassed) == ({"limit": 1}, 1)
 
 
 def test_where_nothing_is_known_of_when_to_come_back_nothing_is_said(stage: SetUp) -> None:
-    with stage(Recording(1)) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+    with stage(Recording(1)) as scene, scene.client() as client, scene.held(client):
         assert client.call("unary_unary", "a").told == {"batchlimit-reason": "limit"}
-        scene.gate.open()
-        assert held.answers() == ["hold"]
 
 
 def test_a_limiter_that_is_closed_makes_its_server_unavailable(stage: SetUp) -> None:
@@ -118,28 +98,19 @@ def test_a_partition_by_metadata(stage: SetUp) -> None:
     gold, other = (("tenant", "gold"),), (("tenant", "other"),)
     shares, names = Partitions({"gold": 0.5}, strict=True), {"partition": by_metadata("Tenant")}
     # Time stands still: who asked for its share a second ago would have lent it.
-    with (
-        stage(Recording(2), partitions=shares, interceptor=names, clock=lambda: 0) as scene,
-        scene.client() as client,
-    ):
+    with stage(Recording(2), partitions=shares, interceptor=names, clock=lambda: 0) as scene, scene.client() as client:
         assert client.call("unary_unary", "a", metadata=gold).code is OK
         scene.rest()
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
-        assert client.call("unary_unary", "a", metadata=other).told["batchlimit-reason"] == "partition"
-        assert client.call("unary_unary", "a", metadata=gold).code is OK
-        scene.gate.open()
-        assert held.answers() == ["hold"]
+        with scene.held(client):
+            assert client.call("unary_unary", "a", metadata=other).told["batchlimit-reason"] == "partition"
+            assert client.call("unary_unary", "a", metadata=gold).code is OK
 
 
 def test_a_partition_by_method(stage: SetUp) -> None:
     shares, names = Partitions({"/test.Echo/unary_unary": 0.5}), {"partition": by_method}
-    with stage(Recording(2), partitions=shares, interceptor=names) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+    staged = stage(Recording(2), partitions=shares, interceptor=names)
+    with staged as scene, scene.client() as client, scene.held(client):
         assert scene.statistics.partitions["/test.Echo/unary_unary"].in_flight == 1
-        scene.gate.open()
-        assert held.answers() == ["hold"]
 
 
 def test_a_partition_is_not_named_by_bytes() -> None:
@@ -151,13 +122,9 @@ def test_health_checks_pass_by(stage: SetUp) -> None:
     def healthy(operation: str, partition: str) -> bool:
         return operation.startswith("/grpc.health.v1.Health/")
 
-    with stage(Recording(1), bypass=healthy) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+    with stage(Recording(1), bypass=healthy) as scene, scene.client() as client, scene.held(client):
         assert client.call("unary_unary", "a", service="grpc.health.v1.Health").code is OK
         assert client.call("unary_unary", "a").code is EXHAUSTED
-        scene.gate.open()
-        assert held.answers() == ["hold"]
         assert scene.statistics.bypassed == 1
 
 
@@ -171,9 +138,9 @@ def test_a_handler_that_goes_on_by_a_callback_keeps_no_worker() -> None:
         "Check": grpc.unary_unary_rpc_method_handler(lambda request, context: b"well"),
     }
     limiter = ConcurrencyLimiter(Recording(9))
-    rules = RateLimitInterceptor("memory://", [Rule("all", "1000/s", key="all")])
+    rules = faces.RateLimitInterceptor("memory://", [Rule("all", "1000/s", key="all")])
     handler = grpc.method_handlers_generic_handler("Health", methods)
-    with server(False, handler, ConcurrencyInterceptor(limiter), rules, workers=1) as address:
+    with server(False, handler, faces.ConcurrencyInterceptor(limiter), rules, workers=1) as address:
         with grpc.insecure_channel(address) as channel:
             watch_it: Any = channel.unary_stream("/Health/Watch")
             watches = [watch_it(b"") for _ in range(3)]
@@ -194,20 +161,16 @@ def test_a_plain_function_is_no_handler_on_asyncio() -> None:
 
     call = SimpleNamespace(method="/test.Echo/plain", invocation_metadata=())
     with pytest.raises(TypeError, match="must be a coroutine"):
-        awaited(AsyncConcurrencyInterceptor(limiter).intercept_service, found, call)
+        awaited(faces.AsyncConcurrencyInterceptor(limiter).intercept_service, found, call)
     assert limiter.statistics().in_flight == 0
 
 
 @pytest.mark.parametrize("kind", ["stream_unary", "unary_unary"])
 def test_a_refusal_waits_for_no_request(stage: SetUp, kind: str) -> None:
     """Nor does that depend on what kind of method was called."""
-    with stage(Recording(1)) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+    with stage(Recording(1)) as scene, scene.client() as client, scene.held(client):
         never = iter(lambda: scene.gate.stop() or "a", "")
         assert client.call("stream_unary", to=kind, later=never).code is EXHAUSTED
-        scene.gate.open()
-        assert held.answers() == ["hold"]
 
 
 def test_an_interceptor_behind_that_fails_holds_nothing(stage: SetUp) -> None:
@@ -220,3 +183,90 @@ def test_an_interceptor_behind_that_fails_holds_nothing(stage: SetUp) -> None:
 
 def _failing(details: object) -> NoReturn:
     raise LookupError
+
+
+APIS = [
+    (False, ConcurrencyLimiter, KeyedConcurrencyLimiter, faces.ConcurrencyInterceptor, faces.ByMethod, Service),
+    (
+        True,
+        AsyncConcurrencyLimiter,
+        AsyncKeyedConcurrencyLimiter,
+        faces.AsyncConcurrencyInterceptor,
+        faces.AsyncByMethod,
+        AsyncService,
+    ),
+]
+
+
+@pytest.fixture(params=APIS, ids=["threads", "asyncio"])
+def api(request: pytest.FixtureRequest) -> Any:
+    names = ("asynchronous", "limiter", "keyed", "intercept", "by_method", "service")
+    return SimpleNamespace(**dict(zip(names, request.param, strict=True)))
+
+
+@contextmanager
+def by_method_client(api: Any, interceptors: dict[str, Any], gate: Gate) -> Iterator[Client]:
+    serving = server(api.asynchronous, api.service(gate), api.by_method(interceptors))
+    with serving as address, grpc.insecure_channel(address) as channel:
+        try:
+            yield Client(channel)
+        finally:
+            gate.open()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_method_has_the_limit_of_its_first_entry(api: Any, kind: str) -> None:
+    gate, one, many = Gate(), api.limiter(Fixed(1)), api.limiter(Fixed(2))
+    limits = {"*": many, "/test.Pay/*": one, "/test.Health/*": None}
+    with by_method_client(api, limits, gate) as calls:
+        held = [calls.call(kind, "hold", service=each) for each in ("test.Pay", "test.Other", "test.Other")]
+        gate.meet(3)
+        codes = [calls.call(kind, "a", service=each).code for each in ("test.Pay", "test.Other", "test.Health")]
+        refused = grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert codes == [refused, refused, grpc.StatusCode.OK]
+        assert (one.statistics().in_flight, many.statistics().in_flight) == (1, 2)
+        gate.open()
+        assert [each.code for each in held] == [grpc.StatusCode.OK] * 3
+
+
+def test_a_method_that_no_entry_names_passes(api: Any) -> None:
+    gate = Gate()
+    limiter = api.limiter(Fixed(1))
+    with by_method_client(api, {"/test.Pay/unary_unary": limiter}, gate) as calls:
+        assert calls.call("unary_unary", "a").answers() == ["a"]
+        assert calls.call("unary_unary", "a", service="test.Pay").answers() == ["a"]
+        assert limiter.statistics().admitted == 1
+
+
+def test_a_method_may_have_limits_by_key_and_another_one_a_limit_for_all(api: Any) -> None:
+    gate = Gate()
+    packs = api.intercept(api.keyed({"*": 1}), key=by_metadata("repo"))
+    with by_method_client(api, {"/git.Packs/*": packs, "*": api.limiter(Fixed(5))}, gate) as calls:
+        held = calls.call("unary_unary", "hold", service="git.Packs", metadata=[("repo", "a")])
+        gate.meet()
+        seen = [
+            calls.call("unary_unary", "a", service=service, metadata=[("repo", repo)]).code
+            for service, repo in (("git.Packs", "a"), ("git.Packs", "b"), ("git.Refs", "a"))
+        ]
+        assert seen == [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.OK, grpc.StatusCode.OK]
+        gate.open()
+        assert held.code is grpc.StatusCode.OK
+
+
+def test_names_of_clients_fill_no_memory(api: Any) -> None:
+    interceptor = api.by_method({"/a/*": None, "*": api.limiter(Fixed(5))})
+    for number in range(_MOST + 100):
+        assert interceptor._of(f"/b/{number}") is not None
+        assert interceptor._of(f"/a/{number}") == (None,)
+    assert interceptor._of.cache_info().currsize == _MOST
+
+
+@pytest.mark.parametrize("given", [{}, None, [1]])
+def test_entries_come_as_a_dict(api: Any, given: Any) -> None:
+    with pytest.raises(TypeError, match="interceptors must be like"):
+        api.by_method(given)
+
+
+def test_an_entry_is_a_limiter_or_an_interceptor(api: Any) -> None:
+    with pytest.raises(TypeError, match=r"'/a/\*' needs a \w+, an interceptor, or None"):
+        api.by_method({"/a/*": api.keyed({"*": 1})})

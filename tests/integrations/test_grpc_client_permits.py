@@ -4,23 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Queue
-from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
-from batchlimit.integrations.grpc import (
-    AsyncConcurrencyClient,
-    AsyncRefusedCall,
-    ConcurrencyClientInterceptor,
-    RefusedCall,
-    by_method,
-)
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Outcome
+from batchlimit.integrations import grpc as faces
+from batchlimit.integrations.grpc import by_method
 from batchlimit.laws import Fixed
+from batchlimit.rules import Rule
+from tests.awaiting import awaited
 from tests.integrations.gate import Gate
+from tests.integrations.limited_grpc import Limits
 from tests.integrations.service import KINDS, Service
 from tests.integrations.stage import Client, Recording, server
 from tests.sync.stage import until
@@ -34,13 +33,13 @@ class Scene:
 
     @contextmanager
     def client(self, limiter: Any, **options: Any) -> Iterator[Client]:
-        limits = ConcurrencyClientInterceptor(limiter, **options)
+        limits = faces.ConcurrencyClientInterceptor(limiter, **options)
         with limiter, grpc.insecure_channel(self.address) as channel:
             yield Client(grpc.intercept_channel(channel, limits))
 
     @asynccontextmanager
     async def channel(self, limiter: Any, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
-        limits = AsyncConcurrencyClient(limiter, **options)
+        limits = faces.AsyncConcurrencyClient(limiter, **options)
         async with limiter, grpc.aio.insecure_channel(self.address, interceptors=limits.interceptors) as channel:
             yield channel
 
@@ -67,7 +66,7 @@ def test_a_call_above_the_limit_never_leaves_the_process(scene: Scene, kind: str
         held = client.call(kind, "hold")
         scene.gate.meet()
         refused = client.call(kind, "a")
-        with pytest.raises(RefusedCall) as error:
+        with pytest.raises(faces.RefusedCall) as error:
             refused.answers()
         assert (error.value.code(), refused.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit")
         assert isinstance(error.value.__cause__, ConcurrencyLimited)
@@ -135,7 +134,7 @@ async def test_a_client_on_asyncio_has_the_same_limit(scene: Scene) -> None:
         stream = channel.unary_stream("/test.Echo/unary_stream", str.encode, bytes.decode)
         held = stream("hold")
         assert await held.read() == "first"
-        with pytest.raises(AsyncRefusedCall) as refused:
+        with pytest.raises(faces.AsyncRefusedCall) as refused:
             await unary("a")
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert isinstance(refused.value.__cause__, ConcurrencyLimited)
@@ -168,4 +167,54 @@ async def test_a_call_on_asyncio_waits_if_it_is_to(scene: Scene) -> None:
 
 def test_a_timeout_without_a_wait_is_told() -> None:
     with ConcurrencyLimiter(Fixed(1)) as limiter, pytest.raises(ValueError, match="pass wait=True"):
-        ConcurrencyClientInterceptor(limiter, timeout=1.0)
+        faces.ConcurrencyClientInterceptor(limiter, timeout=1.0)
+
+
+# Calls that were admitted and could not be made: nothing of them stays behind
+DETAILS: Any = SimpleNamespace(method="/test.Echo/unary_unary", timeout=None, metadata=())
+MISSED = Rule("missed", "5/hour", key="missed", charge=[404])
+
+
+class Interrupted(BaseException):
+    """As an interrupt that meets a thread, or a cancellation that meets a task."""
+
+
+def interrupted(details: object, request: object) -> NoReturn:
+    raise Interrupted
+
+
+async def interrupted_async(details: object, request: object) -> NoReturn:
+    raise Interrupted
+
+
+def dropped(code: object) -> Outcome:
+    return Outcome.DROPPED
+
+
+def could_not_be_made(asynchronous: bool, client: Any) -> None:
+    """Let a client make a call that is interrupted."""
+
+    async def intercepted() -> None:
+        await client.interceptors[0].intercept_unary_unary(interrupted_async, DETAILS, "a")
+
+    with pytest.raises(Interrupted):
+        awaited(intercepted) if asynchronous else client.intercept_unary_unary(interrupted, DETAILS, "a")
+
+
+def test_a_call_that_could_not_be_made_is_charged_as_a_failed_one(asynchronous: bool) -> None:
+    limits = Limits(asynchronous, [MISSED])
+    kind: Any = faces.AsyncRateLimitClient if asynchronous else faces.RateLimitClientInterceptor
+    could_not_be_made(asynchronous, client := kind(limits.limiter, [MISSED]))
+    if asynchronous:
+        limits.do(client.close)
+    assert limits.left("missed") == 5
+    limits.do(limits.limiter.close)
+
+
+def test_a_call_that_could_not_be_made_gives_its_permit_back(asynchronous: bool) -> None:
+    limiter: Any = AsyncConcurrencyLimiter(Fixed(1)) if asynchronous else ConcurrencyLimiter(Fixed(1))
+    kind: Any = faces.AsyncConcurrencyClient if asynchronous else faces.ConcurrencyClientInterceptor
+    could_not_be_made(asynchronous, kind(limiter, outcome=dropped))
+    seen = limiter.statistics()
+    assert (seen.in_flight, seen.ignored, seen.dropped) == (0, 1, 0)
+    awaited(limiter.close) if asynchronous else limiter.close()

@@ -11,9 +11,8 @@ from batchlimit.base.steps import Steps, run
 from batchlimit.integrations.grpc import RateLimitClientInterceptor
 from batchlimit.integrations.grpc.client_calls import Admits, Ended
 from batchlimit.rules import Rule
-from tests.integrations.limited_grpc import Scene, calling, serving
-from tests.integrations.service import KINDS
-from tests.integrations.test_grpc_rates import SERVED
+from tests.integrations.limited_grpc import Caller, Scene, calling, serving
+from tests.integrations.service import KINDS, SERVED
 from tests.sync.stage import start
 
 EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
@@ -53,22 +52,26 @@ def served(server: Scene) -> int:
     return server.counts("served").get("acquired", 0)
 
 
+def refused(caller: Caller, kind: str = "unary_unary", text: str = "a", **options: Any) -> Any:
+    """Make a call that ends by an error, and return that."""
+    with pytest.raises(grpc.RpcError) as caught:
+        caller.call(kind, text, **options)
+    return caught.value
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_that_is_refused_looks_as_if_the_server_had_and_never_leaves(
+def test_a_refused_call_never_leaves_and_looks_refused_by_the_server(
     asynchronous: bool, server: Scene, kind: str
 ) -> None:
     with calling(asynchronous, server.address, MAIL) as caller:
         for _ in range(2):
             assert caller.call(kind, "a", "b") == SERVED[kind]
-        with pytest.raises(grpc.RpcError) as caught:
-            caller.call(kind, "a")
-        refused: Any = caught.value
-        assert refused.code() is EXHAUSTED
-        told = dict(refused.trailing_metadata())
-        assert 30 <= int(told["retry-after"]) <= 34
-        assert 29.9 < refused.retry_after < 30.1
+        error = refused(caller, kind)
+        assert error.code() is EXHAUSTED
+        assert 30 <= int(dict(error.trailing_metadata())["retry-after"]) <= 34
+        assert 29.9 < error.retry_after < 30.1
         assert served(server) == 2
-        caller.limits.clock.pass_by(refused.retry_after)
+        caller.limits.clock.pass_by(error.retry_after)
         assert caller.call(kind, "a", "b") == SERVED[kind]
 
 
@@ -92,9 +95,7 @@ def test_keys_are_made_of_the_details_of_the_call(asynchronous: bool, server: Sc
         for name in ("ann", "bob"):
             caller.call("unary_unary", "a", metadata=(("tenant", name),))
         for metadata, code in [((("tenant", "ann"),), EXHAUSTED), ((), grpc.StatusCode.UNAUTHENTICATED)]:
-            with pytest.raises(grpc.RpcError) as caught:
-                caller.call("unary_unary", "a", metadata=metadata)
-            assert caught.value.code() is code
+            assert refused(caller, metadata=metadata).code() is code
 
 
 def test_a_key_is_made_of_the_method_of_the_call(asynchronous: bool, server: Scene) -> None:
@@ -102,18 +103,15 @@ def test_a_key_is_made_of_the_method_of_the_call(asynchronous: bool, server: Sce
     with calling(asynchronous, server.address, rule, identify=lambda details: {"method": details.method}) as caller:
         for kind in ("unary_unary", "unary_stream"):
             caller.call(kind, "a")
-        with pytest.raises(grpc.RpcError) as caught:
-            caller.call("unary_unary", "a")
-        assert caught.value.code() is EXHAUSTED
+        assert refused(caller).code() is EXHAUSTED
 
 
 def test_while_the_store_is_away_a_call_is_unavailable(asynchronous: bool, server: Scene) -> None:
     with calling(asynchronous, server.address, MAIL) as caller:
         caller.limits.store.away.add("mail")
-        with pytest.raises(grpc.RpcError) as caught:
-            caller.call("unary_unary", "a")
-        assert caught.value.code() is UNAVAILABLE
-        assert caught.value.__cause__ is not None
+        error = refused(caller)
+        assert error.code() is UNAVAILABLE
+        assert error.__cause__ is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,15 +137,11 @@ def test_a_call_that_waits_is_sent_when_there_are_tokens(asynchronous: bool, ser
 
 
 @pytest.mark.parametrize(("options", "deadline"), [({}, 5.0), ({"timeout": 5.0}, None), ({"timeout": 5.0}, 60.0)])
-def test_a_call_that_cannot_be_sent_in_time_is_refused_at_once(
-    asynchronous: bool, server: Scene, options: dict[str, Any], deadline: float | None
-) -> None:
+def test_a_call_too_late_to_be_sent_is_refused(asynchronous: bool, server: Scene, options: Any, deadline: Any) -> None:
     """No time passes here: a caller that waited would wait for ever."""
     with calling(asynchronous, server.address, Rule("one", "1/minute", key="one"), wait=True, **options) as caller:
         assert caller.call("unary_unary", "a") == ["a"]
-        with pytest.raises(grpc.RpcError) as caught:
-            start(lambda: caller.call("unary_unary", "a", timeout=deadline)).result(100.0)
-        assert caught.value.code() is EXHAUSTED
+        assert start(lambda: refused(caller, timeout=deadline)).result(100.0).code() is EXHAUSTED
 
 
 @pytest.mark.parametrize(
@@ -174,9 +168,7 @@ def test_a_timeout_without_waiting_or_below_zero_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("waited", "left"), [(3.0, 2.0), (5.0, 0.0), (6.0, 0.0)])
-def test_a_call_that_waited_has_the_rest_of_its_time(
-    waited: float, left: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_waited_has_the_rest_of_its_time(waited: float, left: float, monkeypatch: Any) -> None:
     now = SimpleNamespace(monotonic=iter([100.0, 100.0 + waited]).__next__)
     monkeypatch.setattr("batchlimit.integrations.grpc.client_calls.time", now)
     _, sent = Asked(True, None).lets(5.0)
@@ -185,6 +177,4 @@ def test_a_call_that_waited_has_the_rest_of_its_time(
 
 def test_a_call_that_waits_keeps_its_deadline(asynchronous: bool, server: Scene) -> None:
     with calling(asynchronous, server.address, MAIL, wait=True) as caller:
-        with pytest.raises(grpc.RpcError) as caught:
-            caller.call("unary_unary", "hold", timeout=0.2)
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert refused(caller, text="hold", timeout=0.2).code() is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -1,19 +1,26 @@
 """How long a gRPC call holds its permit: never lost, never doubled, whoever ends it and when."""
 
+import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, Queue
-from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
+from batchlimit.concurrency import Keyed, Outcome, Shedding
+from batchlimit.concurrency.laws import Gitaly, Settable
+from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, check_permit, outcome_of
+from batchlimit.integrations.grpc.serving import CallEnd, completing
+from tests.apis.keyed import Told
 from tests.awaiting import awaited
 from tests.integrations.service import KINDS
-from tests.integrations.stage import Call, Recording, SetUp, on_asyncio, threaded
-from tests.sync.stage import until
+from tests.integrations.stage import Call, Recording, SetUp, Stage, on_asyncio, threaded
+from tests.sync.stage import DEADLINE, until
 
 OK, EXHAUSTED, CANCELLED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED
 ENDINGS = {
@@ -45,28 +52,21 @@ def test_a_client_that_leaves_a_stream_between_two_responses_ends_it(stage: SetU
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cancelled_call_holds_its_permit_while_a_worker_is_busy_with_it(kind: str) -> None:
-    with threaded(Recording(1)) as scene, scene.client() as client:
+@pytest.mark.parametrize("serving", [threaded, on_asyncio], ids=["threads", "asyncio"])
+def test_a_cancelled_call_holds_its_permit_while_a_worker_is_busy_and_in_a_task_not(serving: SetUp, kind: str) -> None:
+    """The handler of a task is never let through the gate."""
+    with serving(Recording(1)) as scene, scene.client() as client:
         call = client.call(kind, "hold")
         scene.gate.meet()
         call.cancel()
-        assert client.call(kind, "a").code is EXHAUSTED
-        scene.gate.open()
+        if serving is threaded:
+            assert client.call(kind, "a").code is EXHAUSTED
+            scene.gate.open()
         assert scene.counted == (0, 0, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cancelled_task_gives_up_its_permit(kind: str) -> None:
-    """Its handler is never let through the gate."""
-    with on_asyncio(Recording(1)) as scene, scene.client() as client:
-        call = client.call(kind, "hold")
-        scene.gate.meet()
-        call.cancel()
-        assert scene.counted == (0, 0, 1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_leaves_before_a_worker_is_free_loses_no_permit(kind: str) -> None:
+def test_a_client_that_leaves_before_a_worker_is_free_loses_no_permit(kind: str) -> None:
     """grpcio does not run the handler of such a call."""
     with threaded(Recording(2), workers=1) as scene, scene.client() as client:
         busy = client.call("unary_unary", "hold")
@@ -81,7 +81,7 @@ def test_who_leaves_before_a_worker_is_free_loses_no_permit(kind: str) -> None:
         assert scene.counted == (1, 0, 1)
 
 
-def test_whose_time_is_over_before_a_worker_is_free_is_a_drop() -> None:
+def test_a_call_whose_time_is_over_before_a_worker_is_free_is_a_drop() -> None:
     """Where the machine stalls the call may come too late for that, or never; the next one does not."""
 
     def is_dropped() -> bool:
@@ -115,7 +115,7 @@ def test_a_call_that_reaches_no_handler_holds_nothing(stage: SetUp, calls: list[
         assert scene.counted == (0, 0, 2)
 
 
-def test_who_waits_in_the_queue_is_let_in_in_turn() -> None:
+def test_calls_that_wait_in_the_queue_are_let_in_in_turn() -> None:
     with on_asyncio(Recording(1), queue=Queue(2, max_wait=None)) as scene, scene.client() as client:
         calls = [client.call("unary_unary", "hold") for _ in range(3)]
         until(lambda: scene.statistics.waiting == 2)
@@ -125,37 +125,28 @@ def test_who_waits_in_the_queue_is_let_in_in_turn() -> None:
         assert [call.answers() for call in calls] == [["hold"]] * 3
 
 
-def test_who_waited_in_vain_is_told_so() -> None:
-    with on_asyncio(Recording(1), queue=Queue(1, max_wait=0.02)) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+def test_a_call_that_waited_in_vain_is_told_so() -> None:
+    queued = on_asyncio(Recording(1), queue=Queue(1, max_wait=0.02))
+    with queued as scene, scene.client() as client, scene.held(client):
         refused = client.call("unary_unary", "a")
         assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "queue_timeout")
-        scene.gate.open()
-        assert held.answers() == ["hold"]
 
 
-def test_who_leaves_while_waiting_is_out_of_the_queue() -> None:
+def test_a_call_that_leaves_while_it_waits_is_out_of_the_queue() -> None:
     with on_asyncio(Recording(1), queue=Queue(1, max_wait=None)) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
-        waiting = client.call("unary_unary", "a")
-        until(lambda: scene.statistics.waiting == 1)
-        waiting.cancel()
-        until(lambda: scene.statistics.waiting == 0)
-        scene.gate.open()
-        assert held.answers() == ["hold"]
+        with scene.held(client):
+            waiting = client.call("unary_unary", "a")
+            until(lambda: scene.statistics.waiting == 1)
+            waiting.cancel()
+            until(lambda: scene.statistics.waiting == 0)
         assert scene.counted == (1, 0, 0)
 
 
 def test_nobody_waits_on_a_threaded_server() -> None:
     """The thread that takes in the calls is never held up."""
-    with threaded(Recording(1), queue=Queue(9, max_wait=None)) as scene, scene.client() as client:
-        held = client.call("unary_unary", "hold")
-        scene.gate.meet()
+    queued = threaded(Recording(1), queue=Queue(9, max_wait=None))
+    with queued as scene, scene.client() as client, scene.held(client):
         assert client.call("unary_unary", "a").told["batchlimit-reason"] == "limit"
-        scene.gate.open()
-        assert held.answers() == ["hold"]
 
 
 def test_a_generator_is_left_before_its_permit_is() -> None:
@@ -213,3 +204,228 @@ def test_calls_cancelled_at_any_moment_leave_nothing_behind(stage: SetUp, seed: 
     assert len(scene.law.samples) == succeeded + dropped
     assert succeeded + dropped + ignored > 0
     assert scene.statistics.abandoned == 0
+
+
+# What a limiter learns from the way in which a call ended
+SUCCESS, DROPPED, IGNORED = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+
+STATUSES = [
+    ("NOT_FOUND", IGNORED),
+    ("INVALID_ARGUMENT", IGNORED),
+    ("INTERNAL", IGNORED),
+    ("CANCELLED", IGNORED),
+    ("UNAVAILABLE", DROPPED),
+    ("DEADLINE_EXCEEDED", DROPPED),
+    ("RESOURCE_EXHAUSTED", DROPPED),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("code", "outcome"), STATUSES)
+def test_the_status_decides(stage: SetUp, kind: str, code: str, outcome: tuple[int, int, int]) -> None:
+    """Be it that the handler aborts, or that it just sets a status."""
+    with stage(Recording(1)) as scene, scene.client() as client:
+        for number, told in enumerate((f"abort {code}", f"status {code}"), 1):
+            assert client.call(kind, told).code is grpc.StatusCode[code]
+            assert scene.counted == tuple(number * count for count in outcome)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("error", "outcome"), [("TimeoutError", DROPPED), ("ValueError", IGNORED)])
+def test_an_error_without_a_status_is_classified(stage: SetUp, kind: str, error: str, outcome: Any) -> None:
+    with stage(Recording(1)) as scene, scene.client() as client:
+        assert client.call(kind, f"raise {error}").code is grpc.StatusCode.UNKNOWN
+        assert scene.counted == outcome
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_failed_further_down_counts_as_what_it_failed_with(stage: SetUp, kind: str) -> None:
+    with stage(Recording(1)) as scene, scene.client() as client:
+        assert client.call(kind, "below UNAVAILABLE").code is grpc.StatusCode.UNKNOWN
+        scene.rest()
+        assert client.call(kind, "below NOT_FOUND").code is grpc.StatusCode.UNKNOWN
+        assert scene.counted == (0, 1, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deadline_that_passes_is_a_drop(stage: SetUp, kind: str) -> None:
+    """Where the machine stalls the call may come too late for that, or never; the next one does not."""
+
+    def is_dropped() -> bool:
+        with stage(Recording(1)) as scene, scene.client() as client:
+            assert client.call(kind, "hold", timeout=0.25).code is grpc.StatusCode.DEADLINE_EXCEEDED
+            scene.gate.open()
+            assert scene.counted in (DROPPED, IGNORED, (0, 0, 0))
+            return bool(scene.statistics.dropped)
+
+    until(is_dropped)
+
+
+def test_an_own_mapping(stage: SetUp) -> None:
+    def mapping(code: grpc.StatusCode) -> Outcome:
+        return Outcome.DROPPED if code is grpc.StatusCode.NOT_FOUND else outcome_of(code)
+
+    with stage(Recording(9), interceptor={"outcome": mapping}) as scene, scene.client() as client:
+        assert client.call("unary_unary", "abort NOT_FOUND").code is grpc.StatusCode.NOT_FOUND
+        assert client.call("unary_unary", "abort INTERNAL").code is grpc.StatusCode.INTERNAL
+        assert client.call("unary_unary", "a").code is grpc.StatusCode.OK
+        assert scene.counted == (1, 1, 1)
+
+
+class Context:
+    """Says what it was told to, of a call that had so many seconds."""
+
+    def __init__(self, given: float | None) -> None:
+        self.left = given
+        self.told: object = None
+
+    def code(self) -> object:
+        return self.told
+
+    def time_remaining(self) -> float | None:
+        return self.left
+
+
+@pytest.mark.parametrize(
+    ("given", "left", "dropped"),
+    [
+        (1.24, 0.0, True),
+        (1.24, 0.012, True),  # the client gave it 1.231 s, and that is sent as 1240 ms
+        (0.1, 0.004, True),  # the request travelled for so long
+        (1.24, 0.2, False),
+        (0.1, 0.05, False),
+        (None, None, False),
+        (9.2e18, 9.2e18, False),  # as a threaded server says that there is none
+    ],
+)
+def test_a_client_that_leaves_at_its_deadline_had_no_time(given: Any, left: Any, dropped: bool) -> None:
+    assert _end(given, left, None, asyncio.CancelledError(), gone=True) == ((0, 1, 0) if dropped else (0, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "gone", "counted"),
+    [
+        (None, None, False, (1, 0, 0)),
+        (grpc.StatusCode.OK, None, False, (1, 0, 0)),
+        (grpc.StatusCode.UNAVAILABLE, ValueError(), False, (0, 1, 0)),
+        (grpc.StatusCode.UNAVAILABLE, None, True, (0, 1, 0)),
+        (14, None, False, (0, 1, 0)),  # by its number
+        (None, TimeoutError(), False, (0, 1, 0)),
+        (None, TimeoutError(), True, (0, 0, 1)),
+        (None, grpc.RpcError(), False, (0, 0, 1)),
+    ],
+)
+def test_a_status_goes_before_an_error(code: object, error: BaseException | None, gone: bool, counted: Any) -> None:
+    assert _end(None, None, code, error, gone=gone) == counted
+
+
+def _end(
+    given: float | None, left: float | None, code: object, error: BaseException | None, *, gone: bool
+) -> tuple[int, int, int]:
+    limiter, context = ConcurrencyLimiter(Recording(1)), Context(given)
+    end = CallEnd(context, completing(limiter.acquire(), outcome_of))
+    context.left, context.told = left, code
+    end.tell(error, gone=gone)
+    counts = limiter.statistics()
+    assert counts.in_flight == 0
+    return counts.succeeded, counts.dropped, counts.ignored
+
+
+SHEDDABLE: dict[str, Any] = {"sheddable": lambda details: dict(details.invocation_metadata).get("sheddable") == "yes"}
+
+
+@contextmanager
+def given_up(serving: SetUp, law: Any, kind: str, text: str, **options: Any) -> Iterator[Stage]:
+    """Of two calls that are under way the sheddable one is given up in this block, and told so; the other one stays."""
+    with serving(law, interceptor=SHEDDABLE, every=0.001, **options) as scene, scene.client() as client:
+        stays = client.call(kind, text)
+        scene.gate.meet()
+        goes = client.call(kind, text, metadata=[("sheddable", "yes")])
+        scene.gate.meet()
+        yield scene
+        assert (goes.code, goes.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        scene.gate.open()
+        assert stays.code is grpc.StatusCode.OK
+        assert scene.counted == (1, 0, 1)
+        assert scene.statistics.shed == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_of_a_task_is_given_up_and_what_is_not_sheddable_stays(kind: str) -> None:
+    watcher, law = Told(), Gitaly(initial=10, minimum=1, maximum=20)
+    with given_up(on_asyncio, law, kind, "hold", watchers=[watcher], shedding=Shedding(after=1, share=0.1)):
+        watcher.event = "memory"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_of_a_thread_is_given_up_where_it_checks(kind: str) -> None:
+    """The handler works, and checks now and then; what is not sheddable stays, though it checks as well."""
+    law = Settable(2)
+    with given_up(threaded, law, kind, "work", shedding=Shedding(over=2, share=1)):
+        law.set_limit(1)
+
+
+def test_a_stream_of_a_thread_is_given_up_at_its_next_response() -> None:
+    law = Settable(1)
+    with (
+        threaded(law, interceptor=SHEDDABLE, every=0.001, shedding=Shedding(over=1)) as scene,
+        scene.client() as client,
+    ):
+        held = scene.limiter.acquire()
+        law.set_limit(2)
+        flood = client.call("unary_stream", "flood", metadata=[("sheddable", "yes")])
+        assert flood.first() == "first"
+        law.set_limit(1)
+        assert (flood.code, flood.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        held.success()
+        assert scene.counted == (1, 0, 1)
+
+
+def test_a_stream_of_requests_is_given_up_at_the_next_one() -> None:
+    law = Settable(1)
+    told = Event()
+
+    def requests() -> Iterator[str]:
+        told.wait(DEADLINE)
+        yield "more"
+
+    with (
+        threaded(law, interceptor=SHEDDABLE, every=0.001, shedding=Shedding(over=1)) as scene,
+        scene.client() as client,
+    ):
+        held = scene.limiter.acquire()
+        law.set_limit(2)
+        call = client.call("stream_unary", "a", later=requests(), metadata=[("sheddable", "yes")])
+        until(lambda: scene.statistics.in_flight == 2)
+        law.set_limit(1)
+        until(lambda: scene.statistics.shed == 1)
+        told.set()
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        held.success()
+        assert scene.counted == (1, 0, 1)
+
+
+def test_nobody_is_told_to_give_up_outside_of_a_call() -> None:
+    check_permit()
+
+
+@pytest.mark.parametrize(("served", "text"), [(on_asyncio, "hold"), (threaded, "work")], ids=["asyncio", "threads"])
+def test_a_call_at_several_keys_is_given_up_where_one_of_them_is_above_its_limit(served: Any, text: str) -> None:
+    law = Settable(2)
+    limits = {"repo:*": Keyed(lambda: law, shedding=Shedding(over=2, share=1)), "call:*": 9}
+    terms = SHEDDABLE | {"key": lambda details: [f"repo:{dict(details.invocation_metadata)['repo']}", "call:any"]}
+    with served(Recording(1), interceptor=terms, keyed=limits, every=0.001) as scene, scene.client() as client:
+        stays = client.call("unary_unary", text, metadata=[("repo", "1")])
+        scene.gate.meet()
+        goes = client.call("unary_unary", text, metadata=[("repo", "1"), ("sheddable", "yes")])
+        scene.gate.meet()
+        law.set_limit(1)
+        assert (goes.code, goes.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        scene.gate.open()
+        assert stays.code is grpc.StatusCode.OK
+        until(lambda: scene.limiter.busiest() == [])
+        counted = scene.limiter.statistics().patterns
+        assert {name: (each.shed, each.ignored, each.succeeded) for name, each in counted.items()} == {
+            "repo:*": (1, 1, 1),
+            "call:*": (0, 1, 1),
+        }

@@ -15,8 +15,8 @@ from batchlimit.integrations.grpc import ConcurrencyInterceptor
 from batchlimit.laws import Fixed, Settable
 from batchlimit.shared import SharedConcurrencyLimiter
 from tests.integrations.gate import Gate
-from tests.integrations.service import KINDS, Service
-from tests.integrations.stage import Stage, server
+from tests.integrations.service import KINDS, SERVED, Service
+from tests.integrations.stage import Client, Stage, server
 from tests.sync.stage import until
 
 PATIENT = Queue(100, max_wait=None)
@@ -39,16 +39,21 @@ def waiting(scene: Stage, many: int) -> None:
     until(lambda: scene.statistics.waiting == many)
 
 
+@contextmanager
+def full(queue: Queue = PATIENT, **interceptor: Any) -> Iterator[tuple[Stage, Client, Any]]:
+    """A server whose one place is taken, a client of it, and the permit."""
+    limiter = ConcurrencyLimiter(Fixed(1), queue=queue)
+    with queueing(limiter, **interceptor) as scene, scene.client() as client:
+        yield scene, client, limiter.acquire()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_waits_for_its_place_and_is_served_then(kind: str) -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
-    with queueing(limiter) as scene, scene.client() as client:
-        held = limiter.acquire()
-        call = client.call(kind, "a")
+    with full() as (scene, client, held):
+        call = client.call(kind, "a", "b")
         waiting(scene, 1)
         held.success()
-        expected = ["first", "a"] if kind == "unary_stream" else ["a"]
-        assert call.answers() == expected
+        assert call.answers() == SERVED[kind]
         assert scene.counted == (2, 0, 0)
 
 
@@ -69,25 +74,18 @@ def test_calls_that_wait_keep_no_worker_from_others_nor_the_thread_that_takes_in
         assert [each.answers() for each in slow] == [["a"]] * 50
 
 
-@pytest.mark.parametrize(
-    ("queue", "timeout", "reason"),
-    [(Queue(9, max_wait=0.001), None, "queue_timeout"), (PATIENT, 0.001, "queue_timeout")],
-)
+@pytest.mark.parametrize(("queue", "timeout"), [(Queue(9, max_wait=0.001), None), (PATIENT, 0.001)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_that_waited_in_vain_is_told_so(kind: str, queue: Queue, timeout: float | None, reason: str) -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=queue)
-    with queueing(limiter, timeout=timeout) as scene, scene.client() as client:
-        held = limiter.acquire()
+def test_a_call_that_waited_in_vain_is_told_so(kind: str, queue: Queue, timeout: float | None) -> None:
+    with full(queue, timeout=timeout) as (scene, client, held):
         call = client.call(kind, "a")
-        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "queue_timeout")
         held.success()
         assert scene.counted == (1, 0, 0)
 
 
 def test_a_call_that_a_more_important_one_displaces_is_told_so() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(1, max_wait=None))
-    with queueing(limiter, priority=lambda details: len(details.method)) as scene, scene.client() as client:
-        held = limiter.acquire()
+    with full(Queue(1, max_wait=None), priority=lambda details: len(details.method)) as (scene, client, held):
         low = client.call("unary_unary", "low")
         waiting(scene, 1)
         high = client.call("unary_unary", "high", service="test.Important")
@@ -97,20 +95,16 @@ def test_a_call_that_a_more_important_one_displaces_is_told_so() -> None:
 
 
 def test_a_limiter_that_is_closed_answers_all_who_wait() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
-    with queueing(limiter) as scene, scene.client() as client:
-        held = limiter.acquire()
+    with full() as (scene, client, held):
         calls = [client.call("unary_unary", "a") for _ in range(20)]
         waiting(scene, 20)
-        limiter.close()
+        scene.close_limiter()
         assert {each.code for each in calls} == {grpc.StatusCode.UNAVAILABLE}
         held.success()
 
 
 def test_a_client_that_went_away_leaves_no_place_taken() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
-    with queueing(limiter) as scene, scene.client() as client:
-        held = limiter.acquire()
+    with full() as (scene, client, held):
         gone, stays = client.call("unary_unary", "a"), client.call("unary_unary", "b")
         waiting(scene, 2)
         gone.cancel()
@@ -120,20 +114,16 @@ def test_a_client_that_went_away_leaves_no_place_taken() -> None:
 
 
 def test_a_server_that_stops_leaves_no_place_taken() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
-    with queueing(limiter) as scene, scene.client() as client:
-        held = limiter.acquire()
+    with full() as (scene, client, held):
         calls = [client.call("unary_unary", "a") for _ in range(3)]
         waiting(scene, 3)
     held.success()
-    until(lambda: limiter.statistics().in_flight == 0)
+    scene.rest()
     assert all(each.code is not grpc.StatusCode.OK for each in calls)
 
 
 def test_an_unknown_method_takes_no_place_when_its_turn_comes() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
-    with queueing(limiter) as scene, scene.client() as client:
-        held = limiter.acquire()
+    with full() as (scene, client, held):
         assert client.call("unary_unary", "a", to="nothing").code is grpc.StatusCode.UNIMPLEMENTED
         waiting(scene, 1)
         held.success()
@@ -165,9 +155,7 @@ def test_a_call_of_several_keys_does_not_wait() -> None:
 
 def test_a_grpcio_that_looks_for_no_pools_lets_calls_wait_in_their_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc._server, "_select_thread_pool_for_behavior", lambda behavior, pool: pool)
-    limiter = ConcurrencyLimiter(Fixed(1), queue=PATIENT)
-    with queueing(limiter) as scene, scene.client() as client:
-        held = limiter.acquire()
+    with full() as (scene, client, held):
         call = client.call("unary_unary", "a")
         waiting(scene, 1)
         held.success()

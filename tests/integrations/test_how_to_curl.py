@@ -1,12 +1,7 @@
 """What the pages of docs/how-to show of curl is what an example answers, whose server and requests are started here."""
 
-import os
 import re
 import shlex
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -15,7 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.integrations.worker_commands import working
+from tests.ports import free_port
 from tests.servers import redis_server, valkey_binary
+from tests.sync.stage import until
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "how-to"
@@ -110,34 +108,11 @@ for limiter in (AsyncRateLimiter, RateLimiter):
 @contextmanager
 def serving(command: str, folder: Path, url: str) -> Iterator[int]:
     (folder / "sitecustomize.py").write_text(_PATIENT, encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command.format(port=port).split()],
-        env=os.environ | {"STORE": url, "REDIS_URL": url, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _reach(port, process)
+    port = free_port()
+    with working(command.format(port=port).split(), folder, STORE=url, REDIS_URL=url) as crew:
+        crew.port = port  # it takes no socket, and listens late
+        until(crew.listens)
         yield port
-    finally:
-        process.terminate()
-        process.wait(DEADLINE)
-
-
-def _reach(port: int, process: "subprocess.Popen[bytes]") -> None:
-    """Wait for a server that has not been told which socket to listen on."""
-    until = time.monotonic() + DEADLINE
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=DEADLINE).close()
-        except ConnectionRefusedError:
-            assert process.poll() is None, "the server did not start"
-            assert time.monotonic() < until
-            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("told_by", SHOWN, ids=lambda each: each.page)

@@ -3,32 +3,35 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from werkzeug.test import Client
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.admin import Admin
+from batchlimit.batching import FixedBatch
 from batchlimit.integrations.asgi import RateLimitMiddleware
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, RouteLimit
 from batchlimit.integrations.front import AsyncFront
+from batchlimit.integrations.headers import Fields, Form
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WsgiMiddleware
-from batchlimit.rules import Request, Rule, RuleFile, RulesError
+from batchlimit.quota.overrides.known import EVERY
+from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
 from batchlimit.stores import MemoryStore
+from tests.apis.test_rule_file import put
+from tests.integrations.asgi import Hello, call, http
 from tests.integrations.enforcers import OfEitherApi
+from tests.integrations.structured import read_limits
+from tests.integrations.test_wsgi import App, Reply, request
 from tests.nodes import await_fact
+from tests.sync.stage import DEADLINE, Clock
 
 RULE = '[[rules]]\nname = "{0}"\nquota = "{1}"\nkey = "{0}:{{ip}}"\nmatch = {2}\n'
 FIRST = RULE.format("login", "1/hour", '"/login"')
 SECOND = RULE.format("items", "2/hour", '"/items"')
 ROUTE = RULE.format("search", "5/hour", "false")
-
-
-def put(path: Path, text: str) -> None:
-    beside = path.with_name("rules.new")
-    beside.write_text(text)
-    beside.replace(path)
 
 
 class Site(OfEitherApi):
@@ -98,21 +101,11 @@ def test_rules_are_obeyed_after_the_limits_that_they_ask_for(path: Path) -> None
     assert seen == [True, False], f"{limits} came last"
 
 
-def test_a_file_without_the_rule_that_a_route_was_checked_for_is_refused_before_it_has_a_request(
-    site: Site, path: Path
-) -> None:
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "checked at the start"])
+def test_a_file_without_the_rule_of_a_route_is_refused_whole(site: Site, path: Path, is_asked: bool) -> None:
     put(path, FIRST + ROUTE)
     site.look()
-    site.enforcer.check(RouteLimit("search:{ip}"))
-    put(path, SECOND)
-    assert not site.look()
-    assert "search:{ip}" in site.file.problem
-
-
-def test_a_file_without_the_rule_that_a_route_asks_for_is_refused_whole(site: Site, path: Path) -> None:
-    put(path, FIRST + ROUTE)
-    site.look()
-    assert site.ask("search:{ip}") == 200
+    assert site.ask("search:{ip}") == 200 if is_asked else site.enforcer.check(RouteLimit("search:{ip}")) is None
     put(path, SECOND)
     assert not site.look()
     assert "search:{ip}" in site.file.problem
@@ -127,17 +120,19 @@ def test_a_file_without_rules_of_requests_is_refused(site: Site, path: Path) -> 
     assert "no rules of requests" in site.file.problem
 
 
-@pytest.mark.parametrize(("make", "enforce"), [(RateLimiter, Enforcer), (AsyncRateLimiter, AsyncEnforcer)])
-def test_a_limiter_that_would_stay_behind_is_a_mistake(make: Any, enforce: Any, path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "face"),
+    [
+        (RateLimiter, Enforcer),
+        (AsyncRateLimiter, AsyncEnforcer),
+        (RateLimiter, lambda *given: WsgiMiddleware(App(), *given)),
+        (AsyncRateLimiter, lambda *given: RateLimitMiddleware(Hello(), *given)),
+    ],
+)
+def test_a_limiter_that_would_stay_behind_is_a_mistake(kind: Any, face: Any, path: Path) -> None:
     file = RuleFile(path)
     with pytest.raises(ValueError, match="the same RuleFile"):
-        enforce(make.from_url("memory://", file.rules.quotas), file)
-
-
-@pytest.mark.parametrize(("face", "make"), [(RateLimitMiddleware, AsyncRateLimiter), (WsgiMiddleware, RateLimiter)])
-def test_no_middleware_takes_a_limiter_that_would_stay_behind(face: Any, make: Any, path: Path) -> None:
-    with pytest.raises(ValueError, match="the same RuleFile"):
-        face(_app, make.from_url("memory://", "100/s"), RuleFile(path))
+        face(kind.from_url("memory://", file.rules.quotas), file)
 
 
 def test_a_function_that_makes_a_limiter_without_the_file_fails_the_start(path: Path) -> None:
@@ -148,64 +143,111 @@ def test_a_function_that_makes_a_limiter_without_the_file_fails_the_start(path: 
 
 def test_messages_have_no_rules_beside_those_of_a_file(path: Path) -> None:
     with pytest.raises(ValueError, match="messages"):
-        RateLimitMiddleware(_app, "memory://", RuleFile(path), messages=[Rule("all", "1/s", key="all")])
+        RateLimitMiddleware(Hello(), "memory://", RuleFile(path), messages=[Rule("all", "1/s", key="all")])
 
 
 def test_a_file_without_rules_is_none_for_a_middleware(path: Path) -> None:
     put(path, '[limits]\n"*" = "1/s"\n')
     with pytest.raises(RulesError, match="no rules of requests"):
-        WsgiMiddleware(_plain, "memory://", RuleFile(path))
+        WsgiMiddleware(App(), "memory://", RuleFile(path))
 
 
 def test_a_wsgi_middleware_watches_its_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def status(path: str) -> int:
+        return Reply(served, request(path=path)).status
+
     caplog.set_level(logging.INFO, "batchlimit")
-    file = RuleFile(path, watch=True, interval=0.01)
-    client = Client(WsgiMiddleware(_plain, "memory://", file))
-    assert [_status(client, "/login") for _ in range(2)] == [200, 429]
-    put(path, SECOND)
-    await_fact(lambda: _status(client, "/items") == 429, "the rules of the file hold")
-    assert _status(client, "/login") == 200
+    with closing(RuleFile(path, watch=True, interval=0.01)) as file:
+        served = WsgiMiddleware(App(), "memory://", file)
+        assert [status("/login") for _ in range(2)] == [200, 429]
+        put(path, SECOND)
+        await_fact(lambda: status("/items") == 429, "the rules of the file hold")
+        assert status("/login") == 200
     assert "rules.reloaded" in [getattr(each, "batchlimit_event", "") for each in caplog.records]
-    file.close()
 
 
 async def test_an_asgi_middleware_watches_its_file(path: Path) -> None:
-    file = RuleFile(path, watch=True, interval=0.01)
-    served = RateLimitMiddleware(_app, "memory://", file)
-    assert [await _get(served, "/login") for _ in range(2)] == [200, 429]
-    put(path, SECOND)
-    for _ in range(6000):
-        if await _get(served, "/items") == 429:
-            break
-        await asyncio.sleep(0.01)
-    assert (await _get(served, "/items"), await _get(served, "/login")) == (429, 200)
-    await served.close()
-    file.close()
+    async def status(path: str) -> int:
+        return (await call(served, http(path))).status
+
+    with closing(RuleFile(path, watch=True, interval=0.01)) as file:
+        served = RateLimitMiddleware(Hello(), "memory://", file)
+        assert [await status("/login") for _ in range(2)] == [200, 429]
+        put(path, SECOND)
+        async with asyncio.timeout(DEADLINE):
+            while await status("/items") != 429:  # noqa: ASYNC110  the thread that watches is another one's
+                await asyncio.sleep(0.01)
+        assert await status("/login") == 200
+        await served.close()
 
 
-def _status(client: Client, path: str) -> int:
-    return client.get(path, environ_overrides={"REMOTE_ADDR": "192.0.2.1"}).status_code
+# What a response says of a limit is the limit that holds for its key: of the code, or of an operator's override
+OVERRIDDEN = Rules(
+    [
+        Rule("user", "10/hour", key="user:{user}", match="/user"),
+        Rule("heavy", "10/hour", key="heavy", match="/heavy", cost=5),
+        Rule("route", "10/hour", key="route:{user}", match=None),
+        Rule("other", "1000/s", key="other", match="/other"),
+    ]
+)
 
 
-async def _app(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
+class OverriddenSite(OfEitherApi):
+    """An enforcer of one of both kinds, and an operator, on one store whose clock stands still."""
+
+    def __init__(self, asynchronous: bool, batch: int, form: Form = "draft-11") -> None:
+        self.clock = Clock()
+        self.store = MemoryStore(self.clock)
+        super().__init__(asynchronous)
+        make: Any = AsyncRateLimiter if asynchronous else RateLimiter
+        self.limiter = make(self.store, OVERRIDDEN.quotas, sizer=FixedBatch(batch), clock=self.clock)
+        self._enforcer: Any = (AsyncEnforcer if asynchronous else Enforcer)(
+            self.limiter, OVERRIDDEN, headers=Fields(form, secret=b"s", wall=lambda: 0.0), clock=self.clock
+        )
+
+    def override(self, name: str, quota: str) -> None:
+        """Set a quota, and wait until the limiter has heard of it."""
+        Admin(self.store, who="ann").set(name, quota)
+        await_fact(self._hears, "the limiter heard of it")
+
+    def admit(self, path: str, user: str = "ann") -> Any:
+        return self._do(self._enforcer.admit, Request("GET", path, {"user": user}))
+
+    def ask(self, key: str, user: str = "ann") -> Any:
+        outcome = self.admit("/", user)
+        self._do(self._enforcer.ask, RouteLimit(key), outcome)
+        return outcome
+
+    def _hears(self) -> bool:
+        self.clock.now += EVERY
+        self.admit("/other")
+        return bool(self.limiter.rules.revision == self.store.rules.revision)
 
 
-async def _get(app: Any, path: str) -> int:
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    scope = {"type": "http", "method": "GET", "path": path, "headers": [], "client": ("192.0.2.1", 1), "root_path": ""}
-    await app(scope, receive, send)
-    return int(sent[0]["status"])
+@pytest.fixture(params=[(False, 1), (False, 5), (True, 1), (True, 5)], ids=str)
+def overridden(request: pytest.FixtureRequest, without_refresher: None) -> Iterator[OverriddenSite]:
+    made = OverriddenSite(*request.param)
+    yield made
+    made.close()
 
 
-def _plain(environ: Any, start_response: Any) -> list[bytes]:
-    start_response("200 OK", [])
-    return [b""]
+def policies(headers: Any) -> dict[str, Any]:
+    return {name: limit[:2] for name, limit in read_limits(dict(headers)).items()}
+
+
+def test_fields_tell_the_quota_that_holds_for_each_key(overridden: OverriddenSite) -> None:
+    overridden.override("user:ann", "4/minute")
+    for _ in range(4):
+        assert policies(overridden.admit("/user", "ann").headers) == {"user": (4, 60)}
+        assert policies(overridden.admit("/user", "bob").headers) == {"user": (10, 3600)}
+    refusal = overridden.admit("/user", "ann").refusal
+    assert policies(refusal.headers) == {"user": (4, 60)}
+    assert policies(overridden.admit("/user", "bob").headers) == {"user": (10, 3600)}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_legacy_fields_tell_it_too(asynchronous: bool, without_refresher: None) -> None:
+    overridden = OverriddenSite(asynchronous, 1, "legacy")
+    overridden.override("user:ann", "4/minute")
+    assert dict(overridden.admit("/user").headers)[b"x-ratelimit-limit"] == b"4"
+    overridden.close()

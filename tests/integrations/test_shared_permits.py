@@ -4,27 +4,25 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import grpc
 import grpc.aio
 import httpx
 import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.wsgi import WSGIHandler
+from flask import Flask
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
 from batchlimit.base.clock import steady
 from batchlimit.errors import PermitLost
+from batchlimit.integrations import grpc as faces
 from batchlimit.integrations.asgi import ConcurrencyLimit, ConcurrencyLimitMiddleware, RateLimitMiddleware
 from batchlimit.integrations.carried import PERMIT
-from batchlimit.integrations.grpc import (
-    AsyncConcurrencyInterceptor,
-    AsyncRateLimitInterceptor,
-    ConcurrencyInterceptor,
-    RateLimitInterceptor,
-    check_permit,
-    current_permit,
-)
+from batchlimit.integrations.flask import Limits
+from batchlimit.integrations.grpc import check_permit, current_permit
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
 from batchlimit.integrations.wsgi import RateLimitMiddleware as WSGIRateLimitMiddleware
 from batchlimit.rules import Rule
@@ -32,8 +30,9 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter, Shared, SharedConcu
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 from tests.integrations.asgi import Hello, call, http, part, start
+from tests.integrations.django_site import Site
 from tests.integrations.stage import Recording, server
-from tests.integrations.test_asgi_concurrency import Held
+from tests.integrations.test_asgi_concurrency import Held, counts
 from tests.integrations.test_wsgi import App, Reply, request
 from tests.nodes import await_fact
 from tests.servers import Server
@@ -142,9 +141,6 @@ def test_while_the_store_is_away_requests_get_a_503() -> None:
         assert Reply(WSGIMiddleware(App(), limiter, key=lambda environ: "gpu"), request()).status == 503
 
 
-# Over processes
-
-
 async def _load(ports: list[int], count: int) -> list[dict[str, int]]:
     limits = httpx.Limits(max_connections=count)
     async with httpx.AsyncClient(timeout=DEADLINE, trust_env=False, limits=limits) as client:
@@ -170,9 +166,6 @@ def test_two_uvicorns_never_serve_more_than_n_of_a_user_at_once(valkey: Server, 
     assert 1 <= most <= LIMIT
 
 
-# gRPC
-
-
 def hold(request: bytes, context: Any) -> bytes:
     assert current_permit().token > 0  # type: ignore[union-attr]
     return request
@@ -193,19 +186,23 @@ def of_user(details: Any) -> str:
     return f"user:{dict(details.invocation_metadata)['user']}"
 
 
+def refused(rpc: Any, user: str) -> tuple[grpc.StatusCode, str]:
+    """Call what is refused or ends; its status, and the reason."""
+    with pytest.raises(grpc.RpcError) as caught:
+        rpc(b"x", metadata=(("user", user),))
+    error: Any = caught.value
+    return error.code(), dict(error.trailing_metadata())["batchlimit-reason"]
+
+
 def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
     store = MemoryStore()
     with (
         SharedConcurrencyLimiter(store, {"user:*": 1}) as here,
         SharedConcurrencyLimiter(store, {"user:*": 1}) as there,
-        calling(False, hold, ConcurrencyInterceptor(here, key=of_user)) as rpc,
+        calling(False, hold, faces.ConcurrencyInterceptor(here, key=of_user)) as rpc,
     ):
         with there.acquire("user:ann"):
-            with pytest.raises(grpc.RpcError) as refused:
-                rpc(b"x", metadata=(("user", "ann"),))
-            error: Any = refused.value
-            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert dict(error.trailing_metadata())["batchlimit-reason"] == "limit"
+            assert refused(rpc, "ann") == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit")
             assert rpc(b"x", metadata=(("user", "bob"),)) == b"x"
         await_fact(lambda: there.statistics().keys.get("user:ann") is None, "it went back")
         assert rpc(b"x", metadata=(("user", "ann"),)) == b"x"
@@ -229,19 +226,12 @@ def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
 
     # Longer than a quick call takes, on a machine that stalls.
     limiter = awaited(_shared, store, {"user:*": Shared(1, lease=1.0)})
-    with calling(True, wait, AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc:
+    with calling(True, wait, faces.AsyncConcurrencyInterceptor(limiter, key=of_user)) as rpc:
         assert rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
-        with pytest.raises(grpc.RpcError) as lost:
-            rpc(b"x", metadata=(("user", "ann"),))
-        error: Any = lost.value
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert dict(error.trailing_metadata())["batchlimit-reason"] == "lost"
+        assert refused(rpc, "ann") == (grpc.StatusCode.UNAVAILABLE, "lost")
         store.is_away = False
         assert rpc(b"quick", metadata=(("user", "ann"),)) == b"quick"
     awaited(limiter.close)
-
-
-# Together with a rate
 
 
 RULES = [Rule("all", "1/hour", key="all")]
@@ -253,8 +243,7 @@ async def test_asgi_rules_behind_a_concurrency_limit_give_the_permit_back_and_te
         async with limiter.acquire():
             assert (await call(app, http())).status == 503  # and nothing is charged
         assert [(await call(app, http())).status for _ in range(2)] == [200, 429]
-        told = limiter.statistics()
-        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
+        assert counts(limiter) == (0, 2, 0, 1)
 
 
 @pytest.mark.parametrize("is_one", [False, True], ids=["behind it", "in one middleware"])
@@ -266,8 +255,7 @@ def test_wsgi_rules_and_a_concurrency_limit_give_the_permit_back_and_tell_the_la
         with limiter.acquire():
             assert Reply(app, request()).status == 503
         assert [Reply(app, request()).status for _ in range(2)] == [200, 429]
-        told = limiter.statistics()
-        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 2, 0, 1)
+        assert counts(limiter) == (0, 2, 0, 1)
 
 
 async def test_one_asgi_middleware_needs_a_permit_and_tokens() -> None:
@@ -280,8 +268,7 @@ async def test_one_asgi_middleware_needs_a_permit_and_tokens() -> None:
             assert (await call(app, http())).status == 503
             assert (await call(app, http("/health"))).status == 200
         assert [(await call(app, http(path))).status for path in ("/", "/", "/health")] == [429] * 3
-        told = limiter.statistics()
-        assert (told.in_flight, told.succeeded, told.dropped, told.ignored) == (0, 1, 0, 2)
+        assert counts(limiter) == (0, 1, 0, 2)
         assert app.statistics().rules["all"].acquired == 1
 
 
@@ -313,20 +300,16 @@ async def echo(request: bytes, context: Any) -> bytes:
     return request
 
 
-def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_and_tell_the_law_nothing(
-    asynchronous: bool,
-) -> None:
+def test_grpc_rules_behind_a_concurrency_limit_give_the_permit_back_without_a_sample(asynchronous: bool) -> None:
     limiter: Any = (AsyncConcurrencyLimiter if asynchronous else ConcurrencyLimiter)(Recording(2))
-    bound: Any = AsyncConcurrencyInterceptor if asynchronous else ConcurrencyInterceptor
-    rules: Any = (AsyncRateLimitInterceptor if asynchronous else RateLimitInterceptor)("memory://", RULES)
+    bound: Any = faces.AsyncConcurrencyInterceptor if asynchronous else faces.ConcurrencyInterceptor
+    rules: Any = (faces.AsyncRateLimitInterceptor if asynchronous else faces.RateLimitInterceptor)("memory://", RULES)
     method = echo if asynchronous else lambda request, context: request
     with calling(asynchronous, method, bound(limiter), rules) as rpc:
         assert rpc(b"x") == b"x"
         with pytest.raises(grpc.RpcError):
             rpc(b"x")
-    await_fact(lambda: limiter.statistics().in_flight == 0, "all went back")
-    told = limiter.statistics()
-    assert (told.succeeded, told.dropped, told.ignored) == (1, 0, 1)
+    await_fact(lambda: counts(limiter) == (0, 1, 0, 1), "all went back")
     for each in (rules, limiter) if asynchronous else ():
         awaited(each.close)
 
@@ -342,10 +325,45 @@ def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks(
 
     limits = {"user:*": Shared(1, lease=0.1)}
     with SharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter:
-        with calling(False, work, ConcurrencyInterceptor(limiter, key=of_user)) as rpc:
-            with pytest.raises(grpc.RpcError) as lost:
-                rpc(b"x", metadata=(("user", "ann"),))
-            error: Any = lost.value
-            told = error.code(), dict(error.trailing_metadata())["batchlimit-reason"]
-            assert told == (grpc.StatusCode.UNAVAILABLE, "lost")
+        with calling(False, work, faces.ConcurrencyInterceptor(limiter, key=of_user)) as rpc:
+            assert refused(rpc, "ann") == (grpc.StatusCode.UNAVAILABLE, "lost")
         store.is_away = False
+
+
+# Frameworks whose rules refuse behind a concurrency limit
+ONCE = Rule("all", "1/hour", key="all")
+SEARCH = Rule("search", "2/hour", key="search:{user}", match=None)
+ROUTE = Rule("route", "1/hour", key="route", match=None)
+
+
+@pytest.mark.parametrize("rule", [ONCE, ROUTE], ids=["matched", "asked for by the route"])
+def test_flask_refuses_without_a_sample(rule: Rule) -> None:
+    app = Flask("test")
+    limits = Limits("memory://", [rule], app)
+    view = limits.limited("route")(lambda: "hello") if rule is ROUTE else lambda: "hello"
+    app.add_url_rule("/", view_func=view, endpoint="hello")
+    with ConcurrencyLimiter(Recording(1)) as limiter:
+        behind = WSGIMiddleware(app.wsgi_app, limiter)
+        assert [Reply(behind, request()).status for _ in range(2)] == [200, 429]
+        assert counts(limiter) == (0, 1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "statuses"),
+    [(ONCE, "/", [200, 429]), (ONCE, "/rest", [503]), (SEARCH, "/rest", [403])],
+    ids=["matched", "no rule has the key of a throttle", "a throttle without a user"],
+)
+def test_django_refuses_without_a_sample(rule: Rule, path: str, statuses: list[int]) -> None:
+    with closing(Site(False, rule)), ConcurrencyLimiter(Recording(1)) as limiter:
+        behind = WSGIMiddleware(WSGIHandler(), limiter)
+        assert [Reply(behind, request(path=path)).status for _ in statuses] == statuses
+        assert counts(limiter) == (0, len(statuses) - 1, 0, 1)
+
+
+def test_django_refuses_without_a_sample_in_tasks() -> None:
+    with closing(Site(True, ONCE)) as site:
+        tasks = AsyncConcurrencyLimiter(Recording(1))
+        behind = ConcurrencyLimitMiddleware(ASGIHandler(), tasks)
+        assert [site.twin._do(call, behind, http()).status for _ in range(2)] == [200, 429]
+        assert counts(tasks) == (0, 1, 0, 1)
+        site.twin._do(tasks.close)

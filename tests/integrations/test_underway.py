@@ -2,8 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import cycle
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +17,12 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import run
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Response, charging
 from batchlimit.integrations.enforcement.charging import Underway
+from batchlimit.integrations.front import AsyncFront
 from batchlimit.rules import Request, Rule, Rules
 from tests.awaiting import awaited
 from tests.nodes import await_fact
+from tests.relay import Relay
+from tests.servers import Server
 
 LOGIN = Request("POST", "/login", {})
 RIGHT, WRONG = Response(200), Response(401)
@@ -32,7 +38,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(charging, "_HOLD", 60.0)
 
 
-def test_who_was_refused_while_one_of_several_responses_ended_decides_once_more() -> None:
+def test_a_request_refused_while_one_of_several_responses_ended_is_decided_once_more() -> None:
     """It waited for the next end, and was refused though the first one had given a token back."""
     (login,), open_ones = list(rules()), Underway(Event)
     charged = (login, "login", 1)
@@ -51,7 +57,7 @@ def test_who_was_refused_while_one_of_several_responses_ended_decides_once_more(
         (True, {}, 0.0, False),
     ],
 )
-def test_whose_patience_has_ended_or_for_whom_nothing_is_under_way_does_not_wait(
+def test_a_request_without_patience_or_a_login_under_way_does_not_wait(
     is_open: bool, were: dict[str, int], seconds: float, decides_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (login,), open_ones = list(rules()), Underway(Event)
@@ -110,9 +116,7 @@ def open_site(request: pytest.FixtureRequest) -> Callable[..., Site]:
 
 
 @pytest.mark.parametrize(("login", "statuses"), [(RIGHT, [None]), (WRONG, [429, 429])], ids=["right", "wrong"])
-def test_who_comes_during_a_login_hears_its_outcome_first(
-    open_site: Callable[..., Site], login: Response, statuses: list[int | None]
-) -> None:
+def test_a_request_during_a_login_hears_its_outcome_first(open_site: Any, login: Response, statuses: Any) -> None:
     site = open_site()
     first = site.begin()
     first.result()
@@ -138,9 +142,7 @@ def test_no_more_wait_at_once_than_the_burst_has_tokens(open_site: Callable[...,
     assert [each.result().refusal for each in held] == [None, None]
 
 
-def test_a_slow_response_is_waited_for_a_moment_only(
-    open_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_response_is_waited_for_a_moment(open_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(charging, "_HOLD", 0.02)
     site = open_site()
     site.begin().result()
@@ -159,3 +161,101 @@ async def test_a_cancelled_request_waits_no_more() -> None:
     with pytest.raises(asyncio.CancelledError):
         await second
     assert not waiting.get("login")
+
+
+# Logins that do not count are refused by nobody, whichever worker they come to, and whether the store stalls
+LOGINS = Rules([Rule("login", "5/hour", key="login", match="POST /login", charge=[401])])
+WORKERS = 4
+
+
+def is_queued(call: "Future[int]") -> bool:
+    return not (call.running() or call.done())
+
+
+@pytest.fixture
+def relay(valkey: Server) -> Iterator[Relay]:
+    with Relay(valkey.url, 0.002) as relay:
+        yield relay
+
+
+@pytest.fixture
+def logins(relay: Relay, prefix: str) -> Iterator[Callable[[int], int]]:
+    """What logs in rightly, at one worker after the other, and returns the status of a refusal or 200."""
+    with ExitStack() as stack:
+        limiters = [
+            stack.enter_context(RateLimiter.from_url(relay.url, LOGINS.quotas, prefix=prefix)) for _ in range(WORKERS)
+        ]
+        workers = cycle([Enforcer(each, LOGINS) for each in limiters])
+
+        def log_in(_number: int) -> int:
+            worker = next(workers)
+            outcome = worker.admit(Request("POST", "/login", {}))
+            worker.settle(outcome, Response(200))
+            return 200 if outcome.refusal is None else outcome.refusal.status
+
+        yield log_in
+
+
+def test_right_logins_one_after_the_other_are_all_admitted(logins: Callable[[int], int]) -> None:
+    """They go on for longer than a grant lasts."""
+    assert Counter(map(logins, range(200))) == {200: 200}
+
+
+def test_a_store_that_stalls_refuses_no_right_login(logins: Callable[[int], int], relay: Relay) -> None:
+    logins(0)
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            relay.drop()
+            begun = [pool.submit(logins, number) for number in range(3)]
+            await_fact(lambda begun=begun: not any(map(is_queued, begun)), "they have begun")  # type: ignore[misc]
+            relay.restore()
+            assert [each.result() for each in begun] == [200] * 3
+    assert Counter(map(logins, range(60))) == {200: 60}
+
+
+# What becomes of a charge that has to be awaited
+class Charging:
+    """A front whose rule is charged by what is awaited, and whose limiter notes that it is closed."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.charges, self.may_charge = asyncio.Event(), asyncio.Event()
+        self.rules = Rules([Rule("all", "9/hour", key="all", charge=self._charge)])
+        self.front = AsyncFront(self.limiter, self.rules)
+
+    async def admitted(self) -> Outcome:
+        return await self.front.admit("GET", "/", None, [])
+
+    def limiter(self) -> AsyncRateLimiter:
+        notes = self.notes
+
+        class Noting(AsyncRateLimiter):
+            async def close(self) -> None:
+                notes.append("closed")
+                await super().close()
+
+        return Noting.from_url("memory://", self.rules.quotas)
+
+    async def _charge(self, response: Response) -> bool:
+        self.charges.set()
+        await self.may_charge.wait()
+        self.notes.append("charged")
+        return True
+
+
+def test_a_front_is_closed_after_what_it_settles() -> None:
+    async def test() -> list[str]:
+        charging = Charging()
+        charging.front.settle(await charging.admitted(), Response(200))
+        asyncio.get_running_loop().call_soon(charging.may_charge.set)
+        await charging.front.close()
+        return charging.notes
+
+    assert asyncio.run(test()) == ["charged", "closed"]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # indeed
+def test_a_request_that_ends_after_its_loop_is_no_error() -> None:
+    charging = Charging()
+    charging.front.settle(asyncio.run(charging.admitted()), Response(200))
+    assert charging.notes == []

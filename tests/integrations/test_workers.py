@@ -71,9 +71,7 @@ def met(crew: Crew, count: int) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:The `uvicorn.workers` module is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", depth(_USUAL, list(WAYS)))
-def test_each_worker_has_a_connection_of_its_own_and_all_share_one_limit(
-    name: str, valkey: Server, prefix: str, tmp_path: Path
-) -> None:
+def test_each_worker_has_its_connection_and_all_one_limit(name: str, valkey: Any, prefix: str, tmp_path: Path) -> None:
     command, application = WAYS[name]
     for worker, module in _NEEDS.items():
         if worker in command:
@@ -91,9 +89,7 @@ def test_each_worker_has_a_connection_of_its_own_and_all_share_one_limit(
     assert 1 <= statuses.count(200) <= FEW
 
 
-def test_a_worker_whose_locks_were_patched_too_late_says_so_before_it_stops(
-    valkey: Server, prefix: str, tmp_path: Path
-) -> None:
+def test_a_worker_whose_locks_were_patched_too_late_says_so(valkey: Server, prefix: str, tmp_path: Path) -> None:
     pytest.importorskip("gevent")
     made(tmp_path, WSGI)
     command = [*gunicorn("gevent", "--preload", "--graceful-timeout", "0"), WSGI]  # the worker hangs

@@ -1,10 +1,8 @@
 """A WSGI application behind the middleware, called by hand in a time that the test sets."""
 
 import gc
-import json
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
@@ -21,7 +19,7 @@ from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
 from tests.garbage import kept
-from tests.sync.stage import Clock, until
+from tests.sync.stage import DEADLINE, Clock, start, together, until
 
 PEER = "192.0.2.1"
 IP = Rule("ip", "2/minute", key="ip:{ip}")
@@ -161,9 +159,7 @@ def noted_refunds(limiter: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[s
     return noted
 
 
-def test_a_body_that_nobody_closes_is_charged_when_it_is_collected(
-    limited: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_nobody_closes_is_charged_once_collected(limited: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     service = limited(App(parts=[b"a", b"b"]), OWED)
     refunds = noted_refunds(service.limiter, monkeypatch)
     body = service.app(request(), lambda status, headers, exc_info=None: lambda data: None)
@@ -186,9 +182,7 @@ class Collecting(Clock):
 
 
 @pytest.mark.parametrize("reading", range(1, 12))
-def test_a_body_that_is_collected_amid_a_call_of_the_limiter_is_charged(
-    limited: Make, reading: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_is_collected_amid_a_call_is_charged(limited: Make, reading: int, monkeypatch: Any) -> None:
     clock = Collecting()
     service = limited(App(parts=[b"a", b"b"]), OWED, clock=clock)
     body = service.app(request(), lambda status, headers, exc_info=None: lambda data: None)
@@ -264,16 +258,6 @@ def test_text_that_no_server_should_pass_is_limited_as_it_is(limited: Make) -> N
     assert [web.call(path="/\u20ac", **fields).status for _ in range(2)] == [200, 429]
 
 
-def test_an_own_answer_carries_the_fields_of_the_refusal(limited: Make) -> None:
-    def own(environ: dict[str, Any], refusal: Any) -> Any:
-        return App(420, [b"calm"])
-
-    reply = limited(App(), Rule("off", "0/s", key="off"), on_rejected=own).call()
-    assert (reply.status, reply.body) == (420, b"calm")
-    assert reply.fields[b"content-type"] == b"text/plain"
-    assert reply.fields[b"cache-control"] == b"no-store"
-
-
 def test_a_limiter_is_made_once_by_the_first_requests() -> None:
     made: list[RateLimiter] = []
 
@@ -283,37 +267,15 @@ def test_a_limiter_is_made_once_by_the_first_requests() -> None:
 
     app = RateLimitMiddleware(App(), make, [IP])
     assert made == []
-    barrier = threading.Barrier(4)
-
-    def call() -> None:
-        barrier.wait()
-        Reply(app, request())
-
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    together(4, lambda: Reply(app, request()))
     assert len(made) == 1
     made[0].close()
-
-
-# At most so many at once
 
 
 @pytest.fixture
 def one() -> Iterator[ConcurrencyLimiter]:
     with ConcurrencyLimiter(Fixed(1)) as limiter:
         yield limiter
-
-
-def test_a_request_beyond_the_concurrency_limit_is_a_503_at_once(one: ConcurrencyLimiter) -> None:
-    app = ConcurrencyLimitMiddleware(App(), one)
-    with one.acquire():
-        reply = Reply(app, request())
-    assert (reply.status, json.loads(reply.body)["status"]) == (503, 503)
-    assert reply.fields[b"cache-control"] == b"no-store"
-    assert Reply(app, request()).status == 200
 
 
 def test_a_stream_holds_its_permit_until_its_end(one: ConcurrencyLimiter) -> None:
@@ -334,19 +296,14 @@ def test_a_stream_holds_its_permit_until_its_end(one: ConcurrencyLimiter) -> Non
         (App(503), None, "dropped"),
         (App(500), None, "ignored"),
         (App(parts=[b"a", b"b"]), 1, "ignored"),
+        (App(fails=True), None, "ignored"),
     ],
 )
 def test_how_a_request_ended_feeds_the_law(one: ConcurrencyLimiter, app: App, parts: int | None, counted: str) -> None:
-    Reply(ConcurrencyLimitMiddleware(app, one), request(), parts)
+    with pytest.raises(OSError, match="as told") if app.fails else nullcontext():
+        Reply(ConcurrencyLimitMiddleware(app, one), request(), parts)
     assert getattr(one.statistics(), counted) == 1
     assert one.statistics().in_flight == 0
-
-
-def test_an_application_that_fails_keeps_no_permit(one: ConcurrencyLimiter) -> None:
-    app = ConcurrencyLimitMiddleware(App(fails=True), one)
-    with pytest.raises(OSError, match="as told"):
-        Reply(app, request())
-    assert (one.statistics().in_flight, one.statistics().ignored) == (0, 1)
 
 
 def test_requests_that_are_bypassed_need_no_permit(one: ConcurrencyLimiter) -> None:
@@ -360,11 +317,7 @@ def test_a_request_may_wait_for_its_permit() -> None:
     with ConcurrencyLimiter(Fixed(1), queue=Queue(1)) as limiter:
         permit = limiter.acquire()
         app = ConcurrencyLimitMiddleware(App(), limiter, timeout=60.0)
-        statuses: list[int] = []
-        thread = threading.Thread(target=lambda: statuses.append(Reply(app, request()).status))
-        thread.start()
-        while not limiter.statistics().waiting:  # until it is in the queue
-            pass
+        reply = start(lambda: Reply(app, request()))
+        until(lambda: limiter.statistics().waiting == 1)
         permit.success()
-        thread.join()
-        assert statuses == [200]
+        assert reply.result(DEADLINE).status == 200

@@ -1,8 +1,4 @@
-"""Applications as uvicorn and gunicorn import them, on WSGI and on ASGI. The environment names the store.
-
-The limiter of each is made by the import. The one for threads also asks the store then, so a process that imports this
-before it forks has a connection, which its children must not use.
-"""
+"""Applications as servers with workers import them; that for threads asks the store before any fork."""
 
 import json
 import os

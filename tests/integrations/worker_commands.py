@@ -59,6 +59,14 @@ class Crew:
                 if time.monotonic() > until:
                     raise
 
+    def listens(self) -> bool:
+        """Whether it does, where it was not given a socket."""
+        assert self.process.poll() is None, "the server did not start"
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE).close()
+            return True
+        return False
+
     def says(self, word: str) -> None:
         """Wait for a line of its log that has the word."""
         assert self.process.stdout is not None

@@ -19,12 +19,7 @@ OFF_KEY = "off:{user}"
 
 
 class Behind:
-    """The rules of one face, and their buckets, in which no time passes.
-
-    Attributes:
-        rules, messages: the rules for requests, and for the messages of a websocket.
-        closing: is awaited before the limiters are closed.
-    """
+    """The rules of one face, and their buckets, in which no time passes; `closing` is awaited before their end."""
 
     def __init__(self) -> None:
         quota = f"{BURST}/day"

@@ -13,12 +13,7 @@ Charged = dict[str, int]
 
 
 class Case(NamedTuple):
-    """What a client does.
-
-    Attributes:
-        title: what the page says of it.
-        act: does it, as a user.
-    """
+    """What the page says that a client does, and what does it, as a user."""
 
     title: str
     act: Act

@@ -76,15 +76,7 @@ def _project(behind: Behind, *, is_threaded: bool) -> Iterator[Made]:
 
 
 class Face(NamedTuple):
-    """A face of web applications.
-
-    Attributes:
-        make: makes an application behind rules; some within a context.
-        serve: serves it.
-        ask: asks it for a path as a user, by the test client of the framework (None: it has none).
-        lacks: the cases for which it has nothing.
-        asks: whether its routes can ask for a rule.
-    """
+    """A face: what makes it, serves it, and asks it by the test client of its framework; which cases it lacks."""
 
     make: Callable[[Behind], Any]
     serve: Callable[[Any, Behind], AbstractContextManager[client.Client]]

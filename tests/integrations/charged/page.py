@@ -1,7 +1,4 @@
-"""The tables of the page: what is charged by case and by face, as it was measured.
-
-`python -m tests.integrations.charged.page` measures, and writes them.
-"""
+"""The tables of the page, as it was measured; `python -m tests.integrations.charged.page` measures, and writes them."""
 
 import logging
 from collections.abc import Iterator, Mapping

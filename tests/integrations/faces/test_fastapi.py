@@ -92,7 +92,7 @@ def test_a_dependency_that_two_share_is_charged_once(app: FastAPI) -> None:
     assert client(app).get("/x").status_code == 200
 
 
-def test_who_asks_may_be_told_by_dependencies_of_dependencies(app: FastAPI) -> None:
+def test_identify_may_have_dependencies_of_dependencies(app: FastAPI) -> None:
     def session() -> Iterator[str]:
         yield "192.0.2.77"
 
@@ -181,13 +181,6 @@ def test_a_limit_or_an_option_that_cannot_work_is_told_where_it_is_written(app: 
         limited("once:{ip")
     with pytest.raises(TypeError):
         add_rate_limits(app, "memory://", RULES, identfy=None)
-
-
-def test_the_limiter_lives_as_long_as_the_application(app: FastAPI) -> None:
-    app.get("/x", dependencies=[once()])(lambda: None)
-    for _ in range(2):  # memory:// begins anew
-        with client(app) as it:
-            assert [it.get("/x").status_code for _ in range(2)] == [200, 429]
 
 
 def test_a_preflight_costs_nothing_and_a_route_that_asks_is_asked(app: FastAPI) -> None:

@@ -29,10 +29,3 @@ def test_a_key_that_no_rule_has_ends_the_start() -> None:
     with pytest.raises(BaseExceptionGroup) as caught, TestClient(application("one")):
         pass
     assert caught.group_contains(RulesError, match="did you mean 'once'")
-
-
-def test_the_limiter_lives_as_long_as_the_application() -> None:
-    app = application("once")
-    for _ in range(2):  # memory:// begins anew
-        with TestClient(app) as it:
-            assert [it.get("/x").status_code for _ in range(2)] == [200, 429]

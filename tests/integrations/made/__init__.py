@@ -1,7 +1,4 @@
-"""The same routes in every framework: `View` says what a route answers and asks for, each module makes an application.
-
-`made` of a module puts it behind the rules in the manner of its framework, and returns it with its statistics.
-"""
+"""The same routes in every framework, by `View`: `made` of a module puts them behind rules in its manner."""
 
 import asyncio
 import re
@@ -40,15 +37,10 @@ class Said(NamedTuple):
 
 
 class View(NamedTuple):
-    """A route, and what it asks for.
+    """A route with parameters like "{id}" or "{status:int}", and what it asks for by its key; `answer` None: it echoes.
 
-    Attributes:
-        path: where it is; "{id}" and "{status:int}" are parameters.
-        answer: returns what it answers to a request of the framework, and its parameters; None: it echoes websockets.
-        key, charge, identify: what it asks for (default None: nothing).
-        within: "included" in a router, a controller or a blueprint that asks for the key; or "mounted", at that prefix.
-        methods: those of requests.
-        in_thread: whether it is a function without `async`, where the framework has both.
+    It is "included" in a router, controller or blueprint that asks for the key, or "mounted", at that prefix;
+    `in_thread` it is a function without `async`, where the framework has both.
     """
 
     path: str

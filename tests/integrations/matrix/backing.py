@@ -19,10 +19,7 @@ VIRTUAL = "virtual"
 
 
 class Backing:
-    """Makes the limiter of an application when that asks for it.
-
-    A test writes `pass SECONDS` or `left KEY` to standard input, and reads what is said to it.
-    """
+    """Makes the limiter when its application asks for it, and obeys `pass SECONDS` and `left KEY` on standard input."""
 
     def __init__(self, url: str, prefix: str, rules: list[Rule]) -> None:
         self._url, self._prefix, self._options = url, prefix, options_of(Rules(rules))

@@ -17,8 +17,8 @@ from tests.sync.stage import ARRIVAL, until
 ROOT = Path(__file__).parents[3]
 
 
-class Process:
-    """The server process. It says its port, and does what it is told."""
+class Served:
+    """The server, in a process of its own that says its port and does what it is told, and clients of it."""
 
     def __init__(self, face: str, url: str, permits: int) -> None:
         self.face = face
@@ -36,37 +36,8 @@ class Process:
         try:
             self.port = self._read()
         except BaseException:
-            self.end()
+            self.stop()
             raise
-
-    def tell(self, word: str, value: object) -> int:
-        """Have it do something; return what it says."""
-        assert self._process.stdin is not None
-        with self._telling:
-            self._process.stdin.write(f"{word} {value}\n")
-            return self._read()
-
-    def end(self) -> None:
-        if self._process.returncode is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=DEADLINE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
-
-    def _read(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-
-class Served:
-    """The server, and what is behind it."""
-
-    def __init__(self, process: Process) -> None:
-        self.face, self.port, self._process = process.face, process.port, process
-        self.prefix = process.prefix
         self.clients = Clients(self.port)
 
     @property
@@ -81,10 +52,10 @@ class Served:
         return [self.get(path, user, **fields).status_code for _ in range(times)]
 
     def pass_by(self, seconds: float) -> None:
-        self._process.tell("pass", seconds + ARRIVAL)
+        self._tell("pass", seconds + ARRIVAL)
 
     def left(self, key: str) -> int:
-        return self._process.tell("left", key)
+        return self._tell("left", key)
 
     def until_left(self, key: str, wanted: int) -> None:
         """Wait for what happens in the server after the client has heard enough."""
@@ -92,15 +63,32 @@ class Served:
 
     def stop(self) -> None:
         """Stop as an operator does."""
-        self._process.end()
+        if self._process.returncode is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def _tell(self, word: str, value: object) -> int:
+        """Have it do something; return what it says."""
+        assert self._process.stdin is not None
+        with self._telling:
+            self._process.stdin.write(f"{word} {value}\n")
+            return self._read()
+
+    def _read(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
 
 
 @contextlib.contextmanager
 def serving(face: str, url: str = VIRTUAL, permits: int = 0) -> Iterator[Served]:
-    process = Process(face, url, permits)
+    served = Served(face, url, permits)
     try:
-        served = Served(process)
         with served.clients:
             yield served
     finally:
-        process.end()
+        served.stop()

@@ -1,16 +1,25 @@
 """ConcurrencyLimitMiddleware before each framework, behind a real server with real clients: one request at a time."""
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from websockets.sync.client import connect
 
+from batchlimit.rules import Rules
+from batchlimit.stores import RedisStore
 from tests.depth import depth
 from tests.integrations.clients import DEADLINE
+from tests.integrations.faces.rules import RULES
 from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
 from tests.integrations.matrix.served import Served, serving
+from tests.integrations.structured import read_limits
+from tests.servers import Server, redis_server, valkey_binary
 from tests.sync.stage import until
 
 FACES = depth(["asgi", "django-async", "flask"], [face for face in HTTP if face != "aiohttp"])
@@ -88,3 +97,74 @@ def test_websockets_pass_by(served: Served) -> None:
         websocket.send("hello")
         assert websocket.recv(DEADLINE) == "hello"
     until(lambda: is_free(served))
+
+
+# What an application leased goes back to a real store when its server is told to stop
+KEY = "bytes:whole"
+
+
+@pytest.mark.parametrize(
+    "face", depth(("asgi", "quart", "aiohttp"), WEBSOCKETS)
+)  # those that hear that the server stops
+def test_tokens_go_back_when_a_server_stops(face: str, servers: Any) -> None:
+    url = servers.get("valkey").url
+    with serving(face, url) as served:
+        assert len(served.get("/stream", "whole").content) == 30
+        served.until_left(KEY, 70)
+        served.stop()
+        prefix = served.prefix
+    store = RedisStore.from_url(url, prefix=prefix)
+    try:
+        assert store.peek(KEY, Rules(RULES).quotas["bytes:*"]).level == 70  # of 50 that it had leased 20 were left
+    finally:
+        store.close()
+
+
+# A store that is killed while each framework serves requests by it: each rule decides
+KILLED = depth(["asgi", "flask", "aiohttp"], HTTP)
+"""One of each middleware, on tasks and on threads."""
+KINDS = ("open", "local", "closed")
+REQUESTS, KILLED_AT, SURELY_AFTER = 120, 40, 90
+"""The requests from `SURELY_AFTER` on wait for the end of the store; those before it race it."""
+
+
+class Killer:
+    """Kills a store amid the requests."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._done = url, threading.Event()
+
+    def meet(self, number: int) -> None:
+        """Be called before each request."""
+        if number == KILLED_AT:
+            with Server("own", self._url).client() as client:
+                pid = client.info("server")["process_id"]
+            os.kill(pid, signal.SIGKILL)
+            self._done.set()
+        elif number >= SURELY_AFTER:
+            assert self._done.wait(DEADLINE)
+
+
+@pytest.mark.parametrize("face", KILLED)
+def test_a_store_that_is_killed_under_load_is_decided_by_each_rule(face: str) -> None:
+    with redis_server(valkey_binary()) as url, serving(face, url) as served:
+        killer = Killer(url)
+
+        def load(number: int) -> tuple[str, int]:
+            killer.meet(number)
+            kind = KINDS[number % len(KINDS)]
+            return kind, served.get(f"/{kind}").status_code
+
+        assert served.statuses(1, "/closed") == [200]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(load, range(REQUESTS)))
+        assert {status for kind, status in found if kind == "open"} == {200}
+        assert {status for kind, status in found if kind == "local"} == {200}
+        assert {status for kind, status in found if kind == "closed"} <= {200, 503}
+        assert found[-1] == ("closed", 503)
+        reply = served.get("/closed")
+        assert (reply.status_code, reply.headers["cache-control"]) == (503, "no-store")
+        assert int(reply.headers["retry-after"]) == 1
+        if face != "django-rest":  # it answers by itself
+            assert reply.json()["type"].endswith("#temporary-reduced-capacity")
+        assert set(read_limits(served.get("/local").headers)) == {"local"}

@@ -1,7 +1,4 @@
-"""One behaviour for every framework: each behind a real server in a process of its own, with real clients.
-
-Buckets are in the memory of that process, in a time that the test sets.
-"""
+"""One behaviour of all frameworks: each behind a real server in a process, in whose memory a test sets the time."""
 
 import socket
 from collections.abc import Iterator
@@ -82,23 +79,11 @@ def test_a_refused_message_closes_its_websocket(served: Served) -> None:
         assert closed_after_two(websocket) == MESSAGES_CLOSED_BY[served.face]
 
 
-def answered(served: Served, request: bytes) -> bytes:
-    """All that is answered until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=DEADLINE) as connection:
-        connection.sendall(request)
-        return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
 @pytest.mark.parametrize("served", [face for face in _HEADS if face in _USUAL], indirect=True)
 def test_a_head_is_refused_without_a_body_and_the_connection_goes_on(served: Served) -> None:
     replies = [served.client.head("/search", headers={"x-user": "head"}) for _ in range(3)]
     assert [(each.status_code, each.content) for each in replies] == [(200, b""), (200, b""), (429, b"")]
     assert served.get("/hello").text.strip('"') == "hello"
-
-
-def test_http_1_0_is_limited_too(served: Served) -> None:
-    request = b"GET /search HTTP/1.0\r\nX-User: old\r\n\r\n"
-    assert [answered(served, request).split()[1] for _ in range(3)] == [b"200", b"200", b"429"]
 
 
 def test_a_server_goes_on_after_clients_that_went_away_amid_their_requests(served: Served) -> None:

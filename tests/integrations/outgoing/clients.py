@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import botocore.session
@@ -28,27 +28,20 @@ FAILURES = httpx.HTTPError, httpx2.HTTPError, aiohttp.ClientError, BotoCoreError
 """What the libraries raise where a request fails: those of requests and niquests are OSErrors."""
 
 
-class Opened:
+class Opened(NamedTuple):
     """A response of which the body was not read yet."""
 
-    def __init__(
-        self, status: int, read: Callable[[], bytes], close: Callable[[], object], headers: Mapping[str, str],
-        reason: str | None = None,
-    ) -> None:  # fmt: skip
-        self.status, self.read, self.close, self.headers, self.reason = status, read, close, headers, reason
+    status: int
+    read: Callable[[], bytes]
+    close: Callable[[], object]
+    headers: Mapping[str, str]
+    reason: str | None = None
 
 
 class Client:
-    """A client of one of the libraries.
+    """A client of one of the libraries, by a limiter `rates` or one of this quota, whose store perhaps is away.
 
-    Args:
-        concurrency: what the transport is given; a dict: the limits of a keyed limiter.
-        shared: limits of a limiter that the fleet shares.
-        patience: seconds that each read may take.
-        rates: the rate limiter (default None: one of the right API with this quota).
-        is_away: whether its store is.
-        is_limited: whether there is any limit.
-        proxy: the URL of a proxy (default None: there is none); AWS is asked by none.
+    A dict as `concurrency` has the limits of a keyed limiter, `shared` those of a fleet; each read takes `patience` s.
     """
 
     is_async = False

@@ -48,9 +48,7 @@ def parts_of(client: Client, response: Any, stream: bool) -> Iterator[bytes]:
 
 @BOTH
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
-    make: Make, server: Upstream, stream: bool
-) -> None:
+def test_a_refusal_whose_body_says_when_to_come_back_is_passed_on(make: Make, server: Upstream, stream: bool) -> None:
     server.answers(REFUSED_BY_BODY)
     client = make(observe=True)
     assert b"".join(parts_of(client, ask(client, server.url, stream), stream)) == RETRY_INFO
@@ -60,7 +58,7 @@ def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
 @BOTH
 @pytest.mark.parametrize("said", UNREADABLE)
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
+def test_a_refusal_with_an_unreadable_body_pauses_all_the_same(
     make: Make, server: Upstream, said: Said, stream: bool
 ) -> None:
     def got(client: Client) -> Any:

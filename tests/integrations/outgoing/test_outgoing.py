@@ -5,9 +5,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import pytest
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations.aiohttp_client import LimitedClient
+from batchlimit.stores import MemoryStore
+from tests.awaiting import awaited
 from tests.integrations.outgoing.clients import CLIENTS, Botocore, Client, Niquests, Requests
 from tests.integrations.outgoing.upstream import Said, Upstream
 
@@ -55,13 +59,7 @@ def test_a_request_that_has_tokens_is_sent_and_its_response_is_untouched(make: M
     assert len(server.asked) == 1
 
 
-@OF_ANY_URL
-def test_its_path_and_its_query_are_too(make: Make, server: Upstream) -> None:
-    assert make().get(server.url + "/a?b=c") == (200, b"fine")
-    assert server.asked == [("GET", "/a?b=c")]
-
-
-def test_one_that_would_wait_too_long_is_not_sent_and_answered(make: Make, server: Upstream) -> None:
+def test_a_request_that_would_wait_too_long_is_not_sent_and_answered(make: Make, server: Upstream) -> None:
     client = make(quota="1/hour", wait=0.5)
     assert client.get(server.url)[0] == 200
     refused = client.open(server.url)
@@ -73,7 +71,7 @@ def test_one_that_would_wait_too_long_is_not_sent_and_answered(make: Make, serve
 
 @pytest.mark.parametrize("make", [Requests, Niquests], indirect=True)
 @pytest.mark.parametrize("stream", [False, True])
-def test_its_answer_is_a_response_of_the_library(make: Make, server: Upstream, stream: bool) -> None:
+def test_a_request_that_is_not_sent_has_a_response_of_the_library(make: Make, server: Upstream, stream: bool) -> None:
     client: Any = make(quota="0/s", wait=0)
     response = client.client.get(server.url, stream=stream)
     assert (response.json()["status"], response.url.rstrip("/")) == (429, server.url)
@@ -82,19 +80,10 @@ def test_its_answer_is_a_response_of_the_library(make: Make, server: Upstream, s
 
 
 @OF_ANY_URL
-def test_its_answer_is_problem_details(make: Make, server: Upstream) -> None:
-    refused = make(quota="0/s", wait=0).open(server.url)
-    assert refused.headers["content-type"] == "application/problem+json"
-    assert json.loads(refused.read())["status"] == 429
-    refused.close()
-
-
-@OF_ANY_URL
-def test_a_cost_of_a_request_above_the_burst_is_answered_and_one_of_the_code_is_an_error(
-    make: Make, server: Upstream
-) -> None:
+def test_a_cost_above_the_burst_is_answered_and_one_of_the_code_is_an_error(make: Make, server: Upstream) -> None:
     refused = make(quota="5/s", cost=lambda request: 6).open(server.url)
     assert (refused.status, refused.headers["x-should-retry"]) == (429, "false")
+    assert refused.headers["content-type"] == "application/problem+json"
     assert "6 tokens never fit a burst of 5" in json.loads(refused.read())["detail"]
     refused.close()
     with pytest.raises(ValueError, match="6 tokens never fit a burst of 5"):
@@ -102,7 +91,7 @@ def test_a_cost_of_a_request_above_the_burst_is_answered_and_one_of_the_code_is_
     assert server.asked == []
 
 
-def test_one_waits_for_its_tokens(make: Make, server: Upstream) -> None:
+def test_a_request_waits_for_its_tokens(make: Make, server: Upstream) -> None:
     assert statuses(make(quota="20/s burst 1"), server.url, 3) == [200] * 3
 
 
@@ -121,14 +110,13 @@ def test_what_upstream_says_pauses_its_key(make: Make, server: Upstream, status:
 def test_one_key_is_paused_and_no_other(make: Make, server: Upstream) -> None:
     client = make(wait=0, key="{host}{path}")
     server.answers(Said(429, {"retry-after": "60"}, b"later"))
-    assert client.get(server.url + "/a") == (429, b"later")
+    assert client.get(server.url + "/a?b=c") == (429, b"later")
     assert client.get(server.url + "/b")[0] == 200
+    assert server.asked == [("GET", "/a?b=c"), ("GET", "/b")]
 
 
 @pytest.mark.parametrize("observes", [False, True])
-def test_who_observes_is_held_back_before_a_429_where_little_is_left(
-    make: Make, server: Upstream, observes: bool
-) -> None:
+def test_a_client_that_observes_is_held_back_where_little_is_left(make: Make, server: Upstream, observes: bool) -> None:
     server.answers(Said(200, LITTLE_IS_LEFT))
     client = make(wait=0, observe=observes)
     assert statuses(client, server.url, 2) == [200, client.refused if observes else 200]
@@ -138,9 +126,7 @@ def test_who_observes_is_held_back_before_a_429_where_little_is_left(
 
 @OF_ANY_URL
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
-    make: Make, server: Upstream, encoding: str
-) -> None:
+def test_a_refusal_whose_body_says_when_to_come_back_is_passed_on(make: Make, server: Upstream, encoding: str) -> None:
     sent = gzip.compress(RETRY_INFO) if encoding == "gzip" else RETRY_INFO
     server.answers(Said(429, REFUSED_BY_BODY.headers | {"content-encoding": encoding}, [sent[:9], sent[9:]]))
     client = make(wait=0, observe=True)
@@ -149,9 +135,7 @@ def test_a_refusal_whose_body_says_when_to_come_back_is_read_and_passed_on(
 
 
 @pytest.mark.parametrize("said", UNREADABLE)
-def test_a_refusal_whose_body_cannot_be_read_pauses_all_the_same_and_its_caller_gets_it_as_ever(
-    make: Make, server: Upstream, said: Said
-) -> None:
+def test_a_refusal_with_an_unreadable_body_pauses_all_the_same(make: Make, server: Upstream, said: Said) -> None:
     server.answers(said, said)
     client, plain = make(wait=0, observe=True, unsaid=60), make(is_limited=False)
     assert came_of(lambda: client.get(server.url)) == came_of(lambda: plain.get(server.url))
@@ -212,10 +196,27 @@ def test_all_name_a_request_alike(make: Make, server: Upstream, url: str, key: s
 
 @OF_ANY_URL
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-def test_what_is_answered_has_a_reason_and_a_body_unless_only_its_head_was_asked_for(
-    make: Make, server: Upstream, method: str
-) -> None:
+def test_what_is_answered_has_a_reason_and_a_body_but_for_a_head(make: Make, server: Upstream, method: str) -> None:
     refused = make(quota="0/s", wait=0).open(server.url, method)
     assert (refused.status, refused.reason, bool(refused.read())) == (429, "Too Many Requests", method == "GET")
     refused.close()
+    assert server.asked == []
+
+
+def test_a_request_that_is_not_sent_is_answered_as_the_library_would(server: Upstream) -> None:
+    async def main() -> None:
+        limited = LimitedClient(AsyncRateLimiter(MemoryStore(), "0/s"), wait=0)
+        async with aiohttp.ClientSession(middlewares=(limited,)) as session:
+            async with session.post(server.url, data=b"a body") as response:
+                assert (response.status, response.reason, response.ok) == (429, "Too Many Requests", False)
+                assert [part async for part in response.content.iter_any()] != []
+                with pytest.raises(aiohttp.ClientResponseError, match="429"):
+                    response.raise_for_status()
+            with pytest.raises(aiohttp.ClientResponseError) as refused:
+                await session.get(server.url, raise_for_status=True)
+            assert refused.value.status == 429
+            assert refused.value.headers is not None
+            assert refused.value.headers["x-batchlimit"] == "not sent"
+
+    awaited(main)
     assert server.asked == []

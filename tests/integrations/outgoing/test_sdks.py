@@ -1,8 +1,8 @@
 """The SDKs of OpenAI, Anthropic and Google over a limited transport, and a server that speaks their wire formats."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import anthropic
 import httpx2
@@ -52,69 +52,58 @@ PART = {"candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]
 CONTENT = _json(PART)
 CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 STREAM = [
-    b"data: "
-    + json.dumps({**CHUNK, "choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}).encode()
-    + b"\n\n"
+    b"data: %s\n\n" % json.dumps({**CHUNK, "choices": [{"index": 0, "delta": {"content": word}}]}).encode()
     for word in ("fi", "ne")
 ] + [b"data: [DONE]\n\n"]
 TOO_MANY = Said(429, {"retry-after-ms": "50", "retry-after": "1"} | JSON, b'{"error":{"message":"too many"}}')
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 
 
-class _OpenAI:
-    right, error = CHAT, openai.RateLimitError
+class Sdk(NamedTuple):
+    """An SDK: a right answer, its error of a refusal, what makes a client, and what calls it."""
 
-    def __init__(self, limiter: RateLimiter, url: str, **options: Any) -> None:
-        http = httpx2.Client(transport=LimitedTransport(limiter, **options), trust_env=False)
-        self.client = openai.OpenAI(api_key="k", base_url=url, http_client=http)
-
-    def ask(self) -> str | None:
-        return self.client.chat.completions.create(model="m", messages=MESSAGES).choices[0].message.content
+    right: Said
+    error: type[Exception]
+    make: Callable[[Any, str], Any]
+    ask: Callable[[Any], str | None]
 
 
-class _AsyncOpenAI:
-    right, error = CHAT, openai.RateLimitError
-
-    def __init__(self, limiter: AsyncRateLimiter, url: str, **options: Any) -> None:
-        http = httpx2.AsyncClient(transport=AsyncLimitedTransport(limiter, **options), trust_env=False)
-        self.client = openai.AsyncOpenAI(api_key="k", base_url=url, http_client=http)
-
-    def ask(self) -> str | None:
-        answer = awaited(self.client.chat.completions.create, model="m", messages=MESSAGES)
-        content: str | None = answer.choices[0].message.content
-        return content
+def _gemini(http: Any, url: str) -> genai.Client:
+    retries = HttpRetryOptions(attempts=2, initial_delay=0.01)
+    return genai.Client(api_key="k", http_options=HttpOptions(base_url=url, httpx_client=http, retry_options=retries))
 
 
-class _Anthropic:
-    right, error = MESSAGE, anthropic.RateLimitError
+_CHAT: Any = {"model": "m", "messages": MESSAGES}
+SDKS = {
+    "openai": Sdk(
+        CHAT,
+        openai.RateLimitError,
+        lambda http, url: openai.OpenAI(api_key="k", base_url=url, http_client=http),
+        lambda client: client.chat.completions.create(**_CHAT).choices[0].message.content,
+    ),
+    "openai-async": Sdk(
+        CHAT,
+        openai.RateLimitError,
+        lambda http, url: openai.AsyncOpenAI(api_key="k", base_url=url, http_client=http),
+        lambda client: awaited(client.chat.completions.create, **_CHAT).choices[0].message.content,
+    ),
+    "anthropic": Sdk(
+        MESSAGE,
+        anthropic.RateLimitError,
+        lambda http, url: anthropic.Anthropic(api_key="k", base_url=url, http_client=http),
+        lambda client: client.messages.create(**_CHAT, max_tokens=9).content[0].text,
+    ),
+    "gemini": Sdk(
+        CONTENT,
+        genai.errors.ClientError,
+        _gemini,
+        lambda client: client.models.generate_content(model="m", contents="hello").text,
+    ),
+}
 
-    def __init__(self, limiter: RateLimiter, url: str, **options: Any) -> None:
-        http = httpx2.Client(transport=LimitedTransport(limiter, **options), trust_env=False)
-        self.client = anthropic.Anthropic(api_key="k", base_url=url, http_client=http)
 
-    def ask(self) -> str:
-        (block,) = self.client.messages.create(model="m", max_tokens=9, messages=MESSAGES).content
-        assert block.type == "text"
-        return block.text
-
-
-class _Gemini:
-    right, error = CONTENT, genai.errors.ClientError
-
-    def __init__(self, limiter: RateLimiter, url: str, **options: Any) -> None:
-        self.http = httpx2.Client(transport=LimitedTransport(limiter, **options), trust_env=False)
-        retries = HttpRetryOptions(attempts=2, initial_delay=0.01)
-        made = HttpOptions(base_url=url, httpx_client=self.http, retry_options=retries)
-        self.client = genai.Client(api_key="k", http_options=made)
-
-    def ask(self) -> str | None:
-        return self.client.models.generate_content(model="m", contents="hello").text
-
-
-@pytest.fixture(
-    params=[_OpenAI, _AsyncOpenAI, _Anthropic, _Gemini], ids=["openai", "openai-async", "anthropic", "gemini"]
-)
-def sdk(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=SDKS)
+def name(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
@@ -123,38 +112,33 @@ def make(server: Upstream) -> Iterator[Any]:
     """Makes clients of an SDK, and closes them."""
     opened: list[Any] = []
 
-    def made(sdk: Any, quota: str, **options: Any) -> Any:
-        kind: Any = AsyncRateLimiter if sdk is _AsyncOpenAI else RateLimiter
-        opened.append(sdk(kind(MemoryStore(), quota), server.url, **options))
-        return opened[-1]
+    def made(name: str, quota: str, **options: Any) -> Any:
+        if name == "openai-async":
+            tasks = AsyncLimitedTransport(AsyncRateLimiter(MemoryStore(), quota), **options)
+            http: Any = httpx2.AsyncClient(transport=tasks, trust_env=False)
+        else:
+            threads = LimitedTransport(RateLimiter(MemoryStore(), quota), **options)
+            http = httpx2.Client(transport=threads, trust_env=False)
+        opened.append(http)
+        return SDKS[name].make(http, server.url)
 
     yield made
     for each in opened:
-        awaited(each.client.close) if isinstance(each, _AsyncOpenAI) else each.client.close()
-        if isinstance(each, _Gemini):  # whose SDK does not close what it is given
-            each.http.close()
+        awaited(each.aclose) if isinstance(each, httpx2.AsyncClient) else each.close()
 
 
-def test_a_call_is_answered(make: Any, sdk: Any, server: Upstream) -> None:
-    server.answers(sdk.right)
-    assert make(sdk, "1000/s").ask() == "fine"
-
-
-def test_a_429_of_upstream_is_waited_out_by_the_fleet_and_retried_by_the_sdk(
-    make: Any, sdk: Any, server: Upstream
-) -> None:
+def test_a_429_is_waited_out_by_the_fleet_and_retried_by_the_sdk(make: Any, name: str, server: Upstream) -> None:
+    sdk = SDKS[name]
     server.answers(TOO_MANY, sdk.right)
-    assert make(sdk, "1000/s").ask() == "fine"
+    assert sdk.ask(make(name, "1000/s")) == "fine"
     assert len(server.asked) == 2
 
 
-def test_a_call_that_is_not_sent_is_a_rate_limit_error_to_the_sdk_and_no_lost_connection(
-    make: Any, sdk: Any, server: Upstream
-) -> None:
-    """It hears that it is not to come back."""
-    made = make(sdk, "0/s", wait=0)
-    with pytest.raises(sdk.error) as refused:
-        made.ask()
+def test_a_call_that_is_not_sent_is_a_rate_limit_error_to_the_sdk(make: Any, name: str, server: Upstream) -> None:
+    """The SDK hears that it is not to come back."""
+    error: Any = SDKS[name].error
+    with pytest.raises(error) as refused:
+        SDKS[name].ask(make(name, "0/s", wait=0))
     assert refused.value.response.headers["x-should-retry"] == "false"
     assert refused.value.response.headers["x-batchlimit"] == "not sent"
     assert server.asked == []
@@ -162,17 +146,13 @@ def test_a_call_that_is_not_sent_is_a_rate_limit_error_to_the_sdk_and_no_lost_co
 
 def test_a_stream_comes_through(make: Any, server: Upstream) -> None:
     server.answers(Said(200, SSE, STREAM))
-    made = make(_OpenAI, "1000/s")
-    stream = made.client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+    stream = make("openai", "1000/s").chat.completions.create(**_CHAT, stream=True)
     assert "".join(each.choices[0].delta.content or "" for each in stream) == "fine"
-
-
-ANSWER = _json({"candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]}}]})
 
 
 def test_a_stream_of_gemini_comes_through(make: Any, server: Upstream) -> None:
     server.answers(Said(200, SSE, [b"data: " + json.dumps(PART).encode() + b"\n\n"] * 2))
-    stream = make(_Gemini, "1000/s").client.models.generate_content_stream(model="m", contents="hello")
+    stream = make("gemini", "1000/s").models.generate_content_stream(model="m", contents="hello")
     assert "".join(each.text for each in stream) == "finefine"
 
 
@@ -181,7 +161,7 @@ def test_gemini_says_in_the_body_when_to_come_back_and_its_sdk_reads_it_all_the_
     limiter = RateLimiter(MemoryStore(), "1000/s")
     http = httpx2.Client(transport=LimitedTransport(limiter, wait=0, observe=True), trust_env=False)
     client = genai.Client(api_key="k", http_options=HttpOptions(base_url=server.url, httpx_client=http))
-    server.answers(ANSWER, REFUSED_BY_BODY)
+    server.answers(CONTENT, REFUSED_BY_BODY)
     assert client.models.generate_content(model="m", contents="hello").text == "fine"
     with pytest.raises(genai.errors.ClientError) as refused:
         client.models.generate_content(model="m", contents="hello")
@@ -195,9 +175,9 @@ def test_gemini_says_in_the_body_when_to_come_back_and_its_sdk_reads_it_all_the_
 
 def test_openai_tells_what_is_left_and_calls_are_held_back(make: Any, server: Upstream) -> None:
     server.answers(Said(200, JSON | LITTLE_IS_LEFT, CHAT.body))
-    made = make(_OpenAI, "1000/s", wait=0, observe=True)
-    made.client.max_retries = 0
-    assert made.ask() == "fine"
+    client = make("openai", "1000/s", wait=0, observe=True)
+    client.max_retries = 0
+    assert SDKS["openai"].ask(client) == "fine"
     with pytest.raises(openai.RateLimitError):
-        made.ask()
+        SDKS["openai"].ask(client)
     assert len(server.asked) == 1

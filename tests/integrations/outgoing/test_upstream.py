@@ -3,14 +3,21 @@
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import httpx
+import httpx2
+import multidict
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from requests.structures import CaseInsensitiveDict
 
 from batchlimit import RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.errors import Unfit
-from batchlimit.integrations.told import told_to_wait
+from batchlimit.integrations.pacing import Pacer, pause_of
+from batchlimit.integrations.told import Allowance, observe, told_to_wait
 from batchlimit.integrations.upstream import Library, Outgoing, Upstream, refused
 
 
@@ -108,7 +115,7 @@ HELD_BACK = ("a", 10.0, "little is left at upstream")
         (529, {}, []),
     ],
 )
-def test_who_observes_upstream_pauses_before_its_429_and_by_its_other_refusals(
+def test_a_client_that_observes_pauses_before_a_429_and_by_other_refusals(
     status: int, headers: dict[str, str], pauses: list[tuple[str, float, str]]
 ) -> None:
     assert made(unsaid=2.0, observe=True).pauses("a", status, headers) == pauses
@@ -173,3 +180,375 @@ def test_a_request_that_is_not_sent_is_told_when_to_come_back() -> None:
     assert "7 tokens never fit a burst of 5" in json.loads(refused(Unfit("key", 7, 5), "GET").body)["detail"]
     away = refused(StoreUnavailable("gone"), "GET")
     assert (away.status, away.headers["retry-after"], json.loads(away.body)["status"]) == (503, "1", 503)
+
+
+# How long calls are held back by what is left at upstream
+@pytest.mark.parametrize(
+    ("left", "seconds"),
+    [
+        (Allowance(0), 0.0),
+        (Allowance(0, 100), 0.0),
+        (Allowance(0, None, 30), 0.0),
+        (Allowance(0, 0, 30), 0.0),
+        (Allowance(0, 100, 0), 0.0),
+        # a window of a minute, half of it over
+        (Allowance(50, 100, 30, 60), 0.0),
+        (Allowance(80, 100, 30, 60), 0.0),
+        (Allowance(30, 100, 30, 60), 12.0),
+        (Allowance(3, 100, 30, 60), 28.2),
+        (Allowance(2, 100, 30, 60), 30.0),
+        (Allowance(0, 100, 30, 60), 30.0),
+        (Allowance(30, 100, 90, 60), 42.0),
+        (Allowance(120, 100, 30, 60), 0.0),
+        # at once or bit by bit, nobody knows
+        (Allowance(20, 100, 30), 0.0),
+        (Allowance(10, 100, 30), 3.0),
+        (Allowance(2, 100, 30), 30.0),
+        # bit by bit: 100/s up to 100, then 1/s up to 60
+        (Allowance(20, 100, 0.8, refills=True), 0.0),
+        (Allowance(10, 100, 0.9, refills=True), 0.3),
+        (Allowance(0, 100, 1.0, refills=True), 0.4),
+        (Allowance(5, 60, 55, refills=True), 0.0),
+        (Allowance(4, 60, 56, refills=True), 6.0),
+    ],
+    ids=str,
+)
+def test_how_long_nothing_is_sent(left: Allowance, seconds: float) -> None:
+    assert pause_of("requests", left) == pytest.approx(seconds)
+
+
+def test_what_is_not_counted_in_calls_is_low_by_its_part_alone() -> None:
+    tokens = Allowance(10_000, 60_000, 50, refills=True)
+    assert pause_of("tokens", tokens) == pytest.approx(14)
+    assert pause_of("requests", tokens) == 0.0
+
+
+EARLY = {"requests": Allowance(30, 100, 30, 60)}
+"""Twelve seconds too early."""
+
+
+def test_a_pause_is_said_once_and_one_that_ends_later_again() -> None:
+    pacer = Pacer(None, 600)
+    assert pacer.pauses("a", EARLY, now=100.0) == {"a": pytest.approx(12)}
+    assert pacer.pauses("a", EARLY, now=100.0) == {}
+    assert pacer.pauses("b", EARLY, now=100.0) == {"b": pytest.approx(12)}
+    assert pacer.pauses("a", {"requests": Allowance(20, 100, 29, 60)}, now=101.0) == {"a": pytest.approx(17)}
+    assert pacer.pauses("a", {"requests": Allowance(19, 100, 11, 60)}, now=119.0) == {}
+
+
+def test_no_pause_is_longer_than_what_is_believed() -> None:
+    assert Pacer(None, 5).pauses("a", EARLY, now=0.0) == {"a": 5}
+    assert Pacer(None, 600).pauses("a", {"tokens": Allowance(0, 100, 86400, refills=True)}, now=0.0) == {"a": 60}
+
+
+def test_what_is_told_unchanged_after_its_pause_is_stale() -> None:
+    pacer, stale = Pacer(None, 600), {"tokens": Allowance(0, 100, 86400, refills=True)}
+    assert pacer.pauses("a", stale, now=100.0) == {"a": 60}
+    assert pacer.pauses("a", stale, now=130.0) == {"a": 60}, "of a call that was under way"
+    for later in (160.0, 161.0, 3600.0):
+        assert pacer.pauses("a", stale, now=later) == {}
+    assert pacer.pauses("a", {"tokens": Allowance(1, 100, 86400, refills=True)}, now=3601.0) == {"a": 60}
+
+
+def test_what_changes_is_no_stale_news() -> None:
+    pacer = Pacer(None, 600)
+    for now, remaining in ((100.0, 30), (120.0, 29), (140.0, 28)):
+        assert pacer.pauses("a", {"requests": Allowance(remaining, 100, 30, 60)}, now=now)
+
+
+def test_what_is_too_short_to_tell_anybody_is_not_said() -> None:
+    assert Pacer(None, 5).pauses("a", {"requests": Allowance(49.98, 100, 30, 60)}, now=0.0) == {}
+
+
+def test_the_scarcest_kind_counts() -> None:
+    both = EARLY | {"tokens": Allowance(0, 100, 40, 60), "other": Allowance(100, 100, 1, 60)}
+    assert Pacer(None, 600).pauses("a", both, now=0.0) == {"a": 40}
+
+
+def test_each_kind_may_have_a_key_and_others_are_left_alone() -> None:
+    both: Any = EARLY | {"tokens": Allowance(0, 100, 40, 60)}
+    assert Pacer({"tokens": "tpm"}, 600).pauses("a", both, now=0.0) == {"tpm": 40}
+
+
+def test_of_an_end_in_whole_seconds_the_earliest_counts() -> None:
+    """It is rounded up: of 9.1 and of 8.2 s upstream says 10 and 9."""
+    pacer = Pacer(None, 600)
+    assert pacer.pauses("a", {"requests": Allowance(100, 100, 10, 10)}, now=0.0) == {}
+    assert pacer.pauses("a", {"requests": Allowance(90, 100, 9, 10)}, now=0.9) == {}
+    assert pacer.pauses("a", {"requests": Allowance(80, 100, 9, 10)}, now=1.0) == {"a": pytest.approx(0.9)}
+    assert pacer.pauses("b", {"requests": Allowance(80, 100, 9, 10)}, now=1.0) == {"b": pytest.approx(1.0)}
+
+
+def test_the_next_window_has_another_end() -> None:
+    pacer = Pacer(None, 600)
+    assert pacer.pauses("a", {"requests": Allowance(90, 100, 9, 10)}, now=0.0) == {}
+    assert pacer.pauses("a", {"requests": Allowance(50, 100, 10, 10)}, now=9.5) == {"a": pytest.approx(5)}
+
+
+def test_what_is_known_of_many_keys_is_forgotten_once_it_is_over() -> None:
+    pacer = Pacer(None, 600)
+    for n in range(3000):
+        pacer.pauses(f"key {n}", EARLY, now=float(n))
+    assert max(len(pacer._ends), len(pacer._resets), len(pacer._reasons)) < 1100
+
+
+A_MINUTE_ON = {"x-ratelimit-limit": "60", "x-ratelimit-remaining": "10"}
+
+
+RESETS: list[tuple[str, str, float, dict[str, str]]] = [
+    ("an instant", f"{NOW + 60:.0f}", 60, {}),
+    ("in the past", f"{NOW - 60:.0f}", 0, {}),
+    ("an instant in milliseconds", f"{NOW * 1000 + 1500:.0f}", 1.5, {}),
+    ("seconds", "60", 60, {}),
+    ("a date", A_MINUTE_LATER, 60, {}),
+    ("a date of JavaScript", "Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)", 0, {}),
+    ("discord says both", f"{NOW:.0f}.250", 0.75, {"x-ratelimit-reset-after": "0.75"}),
+]
+
+
+def of_requests(limit: object, remaining: object, reset: object) -> dict[str, str]:
+    told = {"limit": limit, "remaining": remaining, "reset": reset}
+    return {f"x-ratelimit-{name}-requests": str(text) for name, text in told.items() if text is not None}
+
+
+def refilled(remaining: float, limit: float | None, reset: float | None) -> Allowance:
+    """What refills bit by bit."""
+    return Allowance(remaining, limit, reset, refills=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowances"),
+    [
+        pytest.param({}, {}, id="nothing"),
+        pytest.param(
+            of_requests(60, 59, "1s")
+            | {"x-ratelimit-remaining-tokens": "149984", "x-ratelimit-limit-tokens": "150000"},
+            {"requests": refilled(59, 60, 1), "tokens": refilled(149984, 150000, None)},
+            id="openai",
+        ),
+        *[
+            pytest.param(
+                of_requests(60, 0, text), {"requests": refilled(0, 60, seconds)}, id=f"openai resets in {text}"
+            )
+            for text, seconds in [
+                ("6m0s", 360),
+                ("17ms", 0.017),
+                ("1h2m3.5s", 3723.5),
+                ("8.64s", 8.64),
+                ("1d", 86400),
+                ("500µs", 0.0005),
+                ("0s", 0),
+                ("2m59.56s", 179.56),
+                ("", None),
+                ("soon", None),
+                ("s", None),
+                ("1x", None),
+                ("1s!", None),
+                ("-1s", None),
+            ]
+        ],
+        pytest.param(of_requests(-1, -1, 0), {}, id="azure says -1"),
+        pytest.param(of_requests(-1, 0, 0), {"requests": refilled(0, None, 0)}, id="azure says 0 of -1"),
+        pytest.param(
+            of_requests(None, 119, None), {"requests": refilled(119, None, None)}, id="azure says remaining alone"
+        ),
+        pytest.param(
+            {"x-ratelimit-remaining-tokens": "9", "x-rate-limit-reset-tokens": "86400"},
+            {"tokens": refilled(9, None, 86400)},
+            id="azure writes one field another way",
+        ),
+        pytest.param(
+            {
+                "anthropic-ratelimit-requests-limit": "50",
+                "anthropic-ratelimit-requests-remaining": "49",
+                "anthropic-ratelimit-requests-reset": "2026-09-21T14:14:20Z",
+                "anthropic-ratelimit-input-tokens-limit": "40000",
+                "anthropic-ratelimit-input-tokens-remaining": "38000",
+                "anthropic-ratelimit-input-tokens-reset": "2026-09-21T16:13:23+02:00",
+                "anthropic-priority-output-tokens-limit": "8000",
+                "anthropic-priority-output-tokens-remaining": "0",
+                "anthropic-priority-output-tokens-reset": "2026-09-21T14:13:19Z",
+            },
+            {
+                "requests": refilled(49, 50, 60),
+                "input-tokens": refilled(38000, 40000, 3),
+                "priority-output-tokens": refilled(0, 8000, 0),
+            },
+            id="anthropic, a reset in the past",
+        ),
+        pytest.param(
+            {
+                "date": "Mon, 21 Sep 2026 14:14:10 GMT",
+                "anthropic-ratelimit-requests-remaining": "1",
+                "anthropic-ratelimit-requests-reset": "2026-09-21T14:14:20Z",
+            },
+            {"requests": refilled(1, None, 10)},
+            id="by the clock of upstream",
+        ),
+        *[
+            pytest.param(
+                A_MINUTE_ON | {"x-ratelimit-reset": text} | more, {"requests": Allowance(10, 60, reset)}, id=name
+            )
+            for name, text, reset, more in RESETS
+        ],
+        *[
+            pytest.param(
+                A_MINUTE_ON
+                | {"x-github-request-id": "A:1", "x-ratelimit-resource": resource, "x-ratelimit-reset": f"{NOW:.0f}"},
+                {resource: Allowance(10, 60, 0, window)},
+                id=f"github {resource}",
+            )
+            for resource, window in [("core", 3600), ("search", 60), ("graphql", 3600)]
+        ],
+        pytest.param(
+            {
+                "RateLimit-Limit": "60",
+                "RateLimit-Remaining": "10",
+                "RateLimit-Reset": f"{NOW + 5:.0f}",
+                "RateLimit-Observed": "50",
+                "RateLimit-Name": "throttle_web",
+            },
+            {"requests": Allowance(10, 60, 5)},
+            id="gitlab",
+        ),
+        pytest.param(
+            {"X-RateLimit-Requests-Limit": "1500", "X-RateLimit-Requests-Remaining": "7"},
+            {"requests": refilled(7, 1500, None)},
+            id="linear names the kind first",
+        ),
+        pytest.param(
+            {"RateLimit-Limit": "100, 10;w=1, 100;w=60", "RateLimit-Remaining": "50", "RateLimit-Reset": "30"},
+            {"requests": Allowance(50, 100, 30, 60)},
+            id="draft 3",
+        ),
+        pytest.param(
+            {"RateLimit": "limit=100, remaining=50, reset=5", "RateLimit-Policy": "100;w=10"},
+            {"requests": Allowance(50, 100, 5, 10)},
+            id="draft 7",
+        ),
+        pytest.param(
+            {
+                "RateLimit": '"burst";r=50;t=5, daily;r=0',
+                "RateLimit-Policy": '"burst";q=100;w=60;pk=:YQ==:,"daily";q=9',
+            },
+            {"burst": Allowance(50, 100, 5, 60), "daily": Allowance(0, 9)},
+            id="draft 11",
+        ),
+        pytest.param(
+            {"RateLimit": '"a,b;r=3";r=1;t=2, "torn'}, {"a,b;r=3": Allowance(1, None, 2)}, id="a name with a comma"
+        ),
+        pytest.param({"X-Shopify-Shop-Api-Call-Limit": "32/40"}, {"requests": refilled(8, 40, None)}, id="shopify"),
+        pytest.param(
+            {"X-Shopify-Shop-Api-Call-Limit": "41/40"}, {"requests": refilled(0, 40, None)}, id="shopify, beyond"
+        ),
+        pytest.param({"retry-after": "3", "stripe-rate-limited-reason": "global-rate"}, {}, id="stripe"),
+        *[
+            pytest.param(of_requests(60, text, "1s"), {}, id=f"remaining {text!r}")
+            for text in ("", "nan", "inf", "1_0", "\u0663", "unlimited", "-5", "1e9", "9" * 400)
+        ],
+        pytest.param({"x-ratelimit-used": "5", "x-ratelimit-bucket": "a", "x-ratelimit-scope": "user"}, {}, id="other"),
+    ],
+)
+@pytest.mark.usefixtures("far_from_utc")
+def test_what_is_left(headers: dict[str, str], allowances: dict[str, Allowance]) -> None:
+    assert observe(headers, NOW).allowances == allowances
+
+
+def _retry_info(delay: object) -> Any:
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+    quota = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaValue": "50"}]}
+    return {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [quota, info]}}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "after"),
+    [
+        (200, {"retry-after": "30"}, None, 30.0),
+        (429, {"retry-after": "86400"}, None, 86400.0),
+        (429, {"retry-after": "9" * 20}, None, 1e20),
+        (429, {"retry-after": "Mon, 21 Sep 2020 14:13:20 GMT"}, None, None),
+        (429, {"retry-after": "2026-09-21T14:14:20Z"}, None, 60.0),
+        (429, {}, _retry_info("34.074824224s"), 34.074824224),
+        (429, {}, [_retry_info("34s")], 34.0),
+        (429, {"retry-after": "2"}, _retry_info("34s"), 2.0),
+        (429, {}, _retry_info("-1s"), None),
+        (429, {}, _retry_info(34), None),
+        (429, {}, {"error": {"code": "insufficient_quota", "message": "check your plan"}}, None),
+        (429, of_requests(60, 0, "6m0s"), None, None),
+        (200, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "40"}, None, None),
+        (429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "40"}, None, 40.0),
+        (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{NOW + 40:.0f}"}, None, 40.0),
+        (403, {"x-ratelimit-remaining": "7", "x-ratelimit-reset": f"{NOW + 40:.0f}"}, None, None),
+        (403, {}, {"message": "You have exceeded a secondary rate limit. Please wait."}, 60.0),
+        (403, {"retry-after": "7"}, {"message": "You have exceeded a secondary rate limit."}, 7.0),
+        (403, {}, {"message": "Must have admin rights to Repository."}, None),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("far_from_utc")
+def test_when_to_come_back_by_status_and_body(status: int, headers: Any, body: Any, after: float | None) -> None:
+    sent = b"" if body is None else json.dumps(body).encode()
+    assert observe(headers, NOW, status=status, body=sent).after == after
+
+
+def test_points_of_a_query() -> None:
+    cost = {"throttleStatus": {"maximumAvailable": 2000.0, "currentlyAvailable": 500, "restoreRate": 100.0}}
+    body = json.dumps({"data": {}, "extensions": {"cost": cost}}).encode()
+    assert observe({}, NOW, body=body).allowances == {"points": refilled(500, 2000, 15)}
+
+
+NAMES = ("X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        httpx.Headers(dict.fromkeys(NAMES, "9")),
+        httpx2.Headers(dict.fromkeys(NAMES, "9")),
+        CaseInsensitiveDict(dict.fromkeys(NAMES, "9")),
+        multidict.CIMultiDict(dict.fromkeys(NAMES, "9")),
+    ],
+    ids=lambda headers: type(headers).__module__,
+)
+def test_the_headers_of_every_library_are_read(headers: Mapping[str, str]) -> None:
+    assert observe(headers, NOW).allowances == {"requests": refilled(9, 9, None)}
+
+
+def test_fields_of_one_name_are_one_list() -> None:
+    headers = multidict.CIMultiDict([("RateLimit", '"a";r=1'), ("ratelimit", '"b";r=2')])
+    assert observe(headers, NOW).allowances == {"a": Allowance(1), "b": Allowance(2)}
+
+
+FIELDS = st.sampled_from(
+    ["ratelimit", "ratelimit-policy", "ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "date",
+     "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", "retry-after",
+     "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset", "x-shopify-shop-api-call-limit"]
+)  # fmt: skip
+TEXTS = st.text(max_size=40) | st.text('0123456789-:.,;="rtqwsmhTZ GM', max_size=40)
+BODIES = st.recursive(
+    st.none() | st.integers() | st.floats() | st.sampled_from(["1s", "x"]),
+    lambda each: (
+        st.lists(each, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["error", "details", "retryDelay", "extensions", "cost", "throttleStatus", "message",
+                             "restoreRate", "maximumAvailable", "currentlyAvailable"]), each, max_size=3
+        )
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(st.dictionaries(FIELDS, TEXTS), BODIES.map(lambda said: json.dumps(said).encode()) | st.binary(max_size=20))
+def test_whatever_comes_is_read_or_left_out(headers: dict[str, str], body: bytes) -> None:
+    after, allowances = observe(headers, NOW, status=429, body=body)
+    numbers = [number for each in allowances.values() for number in each[:4] if number is not None]
+    assert all(0 <= number < math.inf for number in [*numbers, after or 0.0])
+
+
+@pytest.mark.parametrize(
+    "text", ['"' * 3000, "a" * 3000 + '"', ";a=" * 1000, '"a' + "\\" * 3000, " " * 3000 + '"'], ids=range(5)
+)
+def test_a_field_that_is_hard_to_read_ends_no_process(text: str) -> None:
+    """By an expression that tries every way to read it, it would take years."""
+    fields = {"ratelimit": text, "ratelimit-policy": text, "ratelimit-limit": text, "ratelimit-remaining": "1"}
+    assert observe(fields, NOW).allowances == {"requests": Allowance(1)}

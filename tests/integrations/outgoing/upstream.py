@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """What it answers; a body of several parts is sent in chunks, and the iterator of one may block.
-
-    None among the parts is a lost connection.
-    """
+    """What it answers; a body of parts is sent in chunks, its iterator may block, and None is a lost connection."""
 
     status: int = 200
     headers: dict[str, str] = {}  # noqa: RUF012  nobody changes it

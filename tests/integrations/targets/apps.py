@@ -1,8 +1,6 @@
-"""The same routes behind each face: all but /open under rules of "0/s", so that whatever else is served has got round.
+"""The same routes behind each face: all but /open under rules of `QUOTA`, "0/s" unless the environment has another.
 
-With another `QUOTA` in the environment the rules let them be served. A response of a route says which one in the
-field `X-Served`. One process serves the faces of one interface; the field `X-Face` says to which one a request goes.
-`MOUNT` in the environment is where Django is told that it is mounted.
+A response says in `X-Served` which route it is of; the field `X-Face` says to which face of this process it goes.
 """
 
 import logging
@@ -77,11 +75,7 @@ ASGI = {
     "asgi-quart": _made("quart", "application"),
     "django-async": _django("async"),
 }
-WSGI = {
-    "flask": _made("flask"),
-    "wsgi": _made("flask", "made_around"),
-    "django": _django("sync"),
-}
+WSGI = {"flask": _made("flask"), "wsgi": _made("flask", "made_around"), "django": _django("sync")}
 OWN = {"aiohttp": _made("aiohttp")}
 """It brings its own server."""
 FACES = {face: face.partition("-")[0] for face in (*ASGI, *WSGI, *OWN)}

@@ -58,9 +58,7 @@ def admissions(rows: list[list[str]]) -> list[Admission]:
     return [(float(began), float(admitted), 1) for began, admitted, *_ in rows]
 
 
-def test_a_fleet_of_2_workers_with_4_processes_each_admits_in_no_window_more_than_burst_and_rate(
-    store: str, notes: Any, tmp_path: Path
-) -> None:
+def test_8_processes_admit_in_no_window_more_than_burst_and_rate(store: str, notes: Any, tmp_path: Path) -> None:
     with sender(store) as app, processes([worker("a", "prefork"), worker("b", "prefork")], tmp_path, STORE=store):
         send(app, 400)
         rows = ran(notes, 400)
@@ -99,9 +97,7 @@ def test_a_task_that_is_told_429_pauses_the_fleet(store: str, notes: Any, tmp_pa
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_by_the_bootstep_rate_limit_holds_over_the_fleet_and_tasks_wait_in_their_worker(
-    pool: str, store: str, notes: Any, tmp_path: Path
-) -> None:
+def test_by_the_bootstep_rate_limit_holds_over_the_fleet(pool: str, store: str, notes: Any, tmp_path: Path) -> None:
     with (
         sender(store) as app,
         processes([worker("a", pool), worker("b", pool)], tmp_path, STORE=store, QUOTA="40/s burst 5"),

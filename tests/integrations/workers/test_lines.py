@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,10 +25,6 @@ def lines(clock: Clock) -> Lines:
     return Lines(clock)
 
 
-def test_nobody_is_behind_a_line_that_there_is_not(lines: Lines) -> None:
-    assert lines.behind("key", 1) is None
-
-
 def test_a_refused_task_asks_for_a_turn_when_its_token_is_there(lines: Lines) -> None:
     turn = lines.refused("key", 1, NO, 0)
     assert isinstance(turn, Turn)
@@ -37,6 +34,7 @@ def test_a_refused_task_asks_for_a_turn_when_its_token_is_there(lines: Lines) ->
 
 
 def test_a_new_task_lines_up_while_others_are_due_before_it(lines: Lines, clock: Clock) -> None:
+    assert lines.behind("key", 1) is None, "there is no line"
     lines.refused("key", 1, NO, 0)
     assert lines.told("key", 4.0, 600.0) == 4.0
     assert lines.behind("key", 1) is None, "nobody is due yet: it asks, for a pause may have been lifted"
@@ -67,6 +65,7 @@ def test_one_task_whose_turn_came_too_early_waits_for_the_next_token_and_others_
 
 
 def test_a_task_whose_turn_is_too_late_comes_back_meanwhile_and_not_with_all_others(lines: Lines) -> None:
+    assert lines.told("key", 0.0, 600.0) == 0.001, "none is sent away for no time"
     told = [lines.told("key", 700.0, 600.0) for _ in range(50)]
     assert all(300.0 <= each <= 600.0 for each in told)
     assert len(set(told)) == 50
@@ -79,10 +78,6 @@ def test_a_task_that_never_fits_asks_at_once_and_takes_no_turn(lines: Lines, clo
     clock.now += 2.0
     assert lines.behind("key", 10) is not None
     assert lines.behind("key", 11) is None, "it is told that it never fits; others would wait for its turn"
-
-
-def test_no_task_is_sent_away_for_no_time(lines: Lines) -> None:
-    assert lines.told("key", 0.0, 600.0) == 0.001
 
 
 def test_a_quota_that_refills_nothing_has_turns_of_a_second(lines: Lines) -> None:
@@ -106,25 +101,15 @@ def mail(to: str, copies: int = 1) -> None:
 NEW = Run("mail", mail, ("ann",), {}, 0)
 
 
-class Threads:
-    limiter, store, limit = RateLimiter, FaultStore, TaskLimit
-
-    @staticmethod
-    def wait(limit: Any, run: Run) -> float:
-        return float(limit.wait(run))
+APIS = [
+    (RateLimiter, FaultStore, TaskLimit, lambda limit, run: limit.wait(run)),
+    (AsyncRateLimiter, AsyncFaultStore, AsyncTaskLimit, lambda limit, run: awaited(limit.wait, run)),
+]
 
 
-class Tasks:
-    limiter, store, limit = AsyncRateLimiter, AsyncFaultStore, AsyncTaskLimit
-
-    @staticmethod
-    def wait(limit: Any, run: Run) -> float:
-        return float(awaited(limit.wait, run))
-
-
-@pytest.fixture(params=[Threads, Tasks], ids=["threads", "asyncio"])
+@pytest.fixture(params=APIS, ids=["threads", "asyncio"])
 def api(request: pytest.FixtureRequest) -> Any:
-    return request.param
+    return SimpleNamespace(**dict(zip(("limiter", "store", "limit", "wait"), request.param, strict=True)))
 
 
 def test_refused_tasks_come_back_one_after_the_other(api: Any) -> None:
