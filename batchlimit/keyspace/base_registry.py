@@ -37,6 +37,7 @@ class RuleReader:
         """
         self._rules, self._clock, self._begin, self._reconsider = rules, clock, begin, reconsider
         self.known = OverridesCache(clock, self._look)
+        self.is_closed = False  # with the limiter: what a read fails by, whose store was closed meanwhile, is no news
 
     def expire(self) -> float:
         """Let overrides end that are over; return when the next one ends."""
@@ -71,7 +72,8 @@ class RuleReader:
                     yield self._rules.remind(self.known.in_force.overrides)
         except Exception as error:  # noqa: BLE001  a store of the user's own
             self.known.fail(error)
-            log_event("rules.unreadable", "reading the overrides failed; those known before are used", error=error)
+            if not self.is_closed:
+                log_event("rules.unreadable", "reading the overrides failed; those known before are used", error=error)
 
 
 class BaseRegistry:

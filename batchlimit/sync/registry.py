@@ -55,7 +55,6 @@ class Registry(BaseRegistry):
 
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
-        self.closed = False
         self._drained = Drain(LimiterClosed(CLOSED))
         self._lock = own_lock()  # held to touch the keyspace
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
@@ -135,7 +134,7 @@ class Registry(BaseRegistry):
         Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
         """
         with not_reentered(self._lock):
-            self.closed = True
+            self.closed = self.rules.is_closed = True
         self._refresher.stop()
         self._refresher.join(_PATIENCE)
         self._drain()
@@ -146,7 +145,7 @@ class Registry(BaseRegistry):
 
     def abandon(self) -> None:
         """Close without blocking, from wherever the last reference was dropped, even inside one of our locks."""
-        self.closed = True
+        self.closed = self.rules.is_closed = True
         if not self._refresher.stop():
             self._close_store()
 
@@ -154,9 +153,7 @@ class Registry(BaseRegistry):
         """In the child: what the parent leased is the parent's; spending it twice would break the promise."""
         self._keyspace.disown()
         self.rules.known.after_fork()
-        closed = self.closed
         self._begin()
-        self.closed = closed
         self.store.after_fork()
 
     def _drain(self) -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from batchlimit import RateLimiter
 from batchlimit.base.steps import run
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.base_registry import RuleReader
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.override import NotUnderstood
+from batchlimit.stores import MemoryStore
 
 
 class Rules:
@@ -52,3 +54,16 @@ def test_overrides_that_cannot_be_read_are_no_error_of_the_limiter_which_looks_a
         reader.known.hear(7, now[0])
         assert len(looks) == count
     assert list(dict.fromkeys(caplog.messages)) == told
+
+
+def test_a_limiter_that_closes_its_store_amid_a_read_tells_of_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    class Closed(Rules):
+        def read(self, known: int) -> Any:
+            limiter.close()
+            return super().read(known)
+
+    store: Any = MemoryStore()
+    store.rules = Closed(TypeError("argument must be an int, or have a fileno() method"))
+    limiter = RateLimiter(store, "5/s")
+    run(limiter._registry.rules.read())
+    assert caplog.messages == []
