@@ -8,6 +8,7 @@ Then no token is left here after the answer, and only a snapshot is kept.
 import math
 from collections.abc import Sequence
 from operator import attrgetter
+from weakref import ref
 
 from batchlimit.base.decision import Decision
 from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
@@ -23,13 +24,13 @@ Outcome = tuple[Spent, ...] | StoreUnavailable | None
 """What became of the spends of one call; None: a bucket is leased of, so `take` has to say what is there."""
 
 MESSAGE = attrgetter("message")
-_IS_CHARGED = attrgetter("is_charged")
+IS_CHARGED = attrgetter("is_charged")
 _UNHEARD = Spent(False, 0.0, 0, ())
 
 
 def is_charged(outcome: Outcome) -> bool:
     """Whether all of them were charged."""
-    return isinstance(outcome, tuple) and all(map(_IS_CHARGED, outcome))
+    return isinstance(outcome, tuple) and all(map(IS_CHARGED, outcome))
 
 
 def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
@@ -64,7 +65,7 @@ class KeySpend:
         `demand` is that of the key, this call included; all its spends have one. `snapshot` is what was known of it.
         """
         self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
-        self.demand, self.snapshot = demand, snapshot
+        self.demand, self.snapshot, self.me = demand, snapshot, ref(self)
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""

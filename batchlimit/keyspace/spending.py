@@ -12,7 +12,7 @@ from weakref import ref
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
 from batchlimit.bucket.messages import spend_of
 from batchlimit.keyspace.kept_keys import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
+from batchlimit.keyspace.key_spend import IS_CHARGED, KeySpend, Outcome, is_charged
 from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
@@ -118,7 +118,7 @@ class Spending(Generic[E]):
         rank = code.rank
         message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
         begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
-        self._in_flight[place] = ref(begun)
+        self._in_flight[place] = begun.me
         return begun
 
     def _demand(self, place: str, snapshot: KeySnapshot | None, now: float) -> Demand:
@@ -139,7 +139,7 @@ class Spending(Generic[E]):
         if isinstance(outcome, tuple):
             if len(outcome) != len(begun):
                 raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
-            all_charged = is_charged(outcome)
+            all_charged = all(map(IS_CHARGED, outcome))
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
                 if all_charged:
@@ -172,8 +172,8 @@ class Spending(Generic[E]):
     def end(self, begun: Sequence[KeySpend]) -> None:
         """Take note that nobody waits for the answer any more."""
         for each in begun:
-            if (last := self._in_flight.get(each.place)) is not None and last() is each:
-                self._in_flight.pop(each.place, None)
+            if self._in_flight.get(each.place) is each.me:
+                del self._in_flight[each.place]
 
     def clear(self) -> None:
         """Take note that no answer is to come to any."""

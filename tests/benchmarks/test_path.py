@@ -8,7 +8,9 @@ from benchmarks import path
 from tests.servers import Server
 
 
-@pytest.mark.parametrize(("name", "api"), [("threads", path.threads), ("tasks", path.tasks), (path.WEB, path.web)])
+@pytest.mark.parametrize(
+    ("name", "api"), [(path.THREADS, path.threads), (path.TASKS, path.tasks), (path.WEB, path.web)]
+)
 def test_a_call_passes_few_files_and_functions(
     name: str, api: Callable[[str], dict[str, path.Passed]], valkey: Server
 ) -> None:

@@ -120,7 +120,7 @@ loose tokens are not spent | one leases | reservoir.tokens:FreeTokens.take
 spends are not counted | one spends | keyspace.spending:Spending.hear_of
     self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch) => pass
 a spend does not lower what is admitted | one spends | keyspace.key_spend:is_charged
-    all(map(_IS_CHARGED, outcome)) => True
+    all(map(IS_CHARGED, outcome)) => True
 refunds are forgotten with the instance | refunded | bucket.bucket:Bucket._settle
     self._known = instance.known = self._now + REMEMBERED => self._table.forget(back.instance, instance, self._now)
 leases that end stay outstanding | one spends | bucket.bucket:Bucket._refill_to
