@@ -1,6 +1,7 @@
 """Rules before real gRPC servers: which calls are charged, what those are told that are refused, what is settled."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.grpc import CallResponse, RateLimitInterceptor
 from batchlimit.integrations.grpc.answer import address_of, status_details
 from batchlimit.rules import Rule
+from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.limited_grpc import serving
 from tests.integrations.service import KINDS, SERVED
@@ -252,3 +254,40 @@ def test_a_limiter_of_the_other_kind_is_refused_at_the_start() -> None:
         RateLimitInterceptor(7, [IP])  # type: ignore[arg-type]
     with RateLimiter.from_url("memory://", "1/s") as limiter:
         assert repr(RateLimitInterceptor(limiter, [IP])) == "<RateLimitInterceptor <Rules ip>>"
+
+
+class Left:
+    """The context of a call whose client has left: grpcio knows no peer of it."""
+
+    def __init__(self, asynchronous: bool) -> None:
+        self._is_async, self.codes = asynchronous, list[grpc.StatusCode]()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: {"is_active": True, "peer": "", "invocation_metadata": (), "time_remaining": None}[name]
+
+    def abort(self, code: grpc.StatusCode, details: str) -> Any:
+        self.codes.append(code)
+        if not self._is_async:
+            raise RuntimeError(details)
+        return self._abort(details)
+
+    async def _abort(self, details: str) -> None:
+        raise RuntimeError(details)
+
+
+def test_a_call_whose_client_has_left_is_charged_to_nothing_and_lacks_no_key(asynchronous: bool) -> None:
+    found: Any = grpc.stream_unary_rpc_method_handler(echo if asynchronous else never)
+    call, context = SimpleNamespace(method="/shop.Orders/Pay"), Left(asynchronous)
+    with serving(asynchronous, IP) as scene:
+        if asynchronous:
+            handler = awaited(scene.interceptor.intercept_service, lambda _: echo(found, None), call)
+        else:
+            handler = scene.interceptor.intercept_service(lambda _: found, call)
+        with pytest.raises(RuntimeError, match="The client has left"):
+            scene.limits.do(handler.stream_unary, iter(()), context)
+        assert context.codes == [grpc.StatusCode.CANCELLED]
+        assert scene.counts("ip") == {}
+
+
+async def echo(told: Any, context: object) -> Any:
+    return told

@@ -64,10 +64,10 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
         def begin(context: Any) -> serving.CallEnd:
             """Charge the call; or refuse it, which raises."""
             nonlocal outcome
-            if not context.is_active():  # its client left before a worker was free
+            if not (peer := context.peer()) or not context.is_active():  # its client left before a worker was free
                 context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
-            peer, fields = address_of(context.peer()), fields_of(context.invocation_metadata())
-            outcome = self._front.admit("POST", handler_call_details.method, peer, fields, context)
+            address, fields = address_of(peer), fields_of(context.invocation_metadata())
+            outcome = self._front.admit("POST", handler_call_details.method, address, fields, context)
             if outcome.refusal is not None:
                 ignore_for_load()
                 refused_by_rules(outcome.refusal).end(context)
@@ -123,8 +123,10 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
-            peer, fields = address_of(context.peer()), fields_of(context.invocation_metadata())
-            outcome = await self._front.admit("POST", handler_call_details.method, peer, fields, context)
+            if not (peer := context.peer()):  # as grpcio says of a call whose client has left, or whose time is over
+                await context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
+            address, fields = address_of(peer), fields_of(context.invocation_metadata())
+            outcome = await self._front.admit("POST", handler_call_details.method, address, fields, context)
             if outcome.refusal is not None:
                 ignore_for_load()
                 await context.abort(*refused_by_rules(outcome.refusal))
