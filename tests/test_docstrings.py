@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import batchlimit
+from batchlimit import rules
 from tests.examples import run_examples
 
 ROOT = Path(batchlimit.__path__[0])
@@ -176,3 +177,8 @@ def described(text: str, name: str) -> str:
             end = next((j for j in range(i + 1, len(lines)) if not lines[j].startswith("     ")), len(lines))
             return " ".join(lines[i:end])
     return ""
+
+
+def test_what_several_classes_have_stands_by_its_own_name_where_sphinx_would_find_another() -> None:
+    lines = [line.strip() for line in (inspect.getdoc(rules.Rule) or "").splitlines()]
+    assert {"key: as above.", "cost: as above."} <= {*lines}  # in one line they are links that lead to other classes

@@ -135,7 +135,10 @@ class Rule:
         replaces: the name of a rule, or several: they do not apply where this one does (default none).
 
     Attributes:
-        name, key, cost, mode, replaces: as above.
+        name: as above.
+        key: as above.
+        cost: as above.
+        mode, replaces: as above.
         quota: the Quota.
         match: the patterns; none, where routes ask for the rule.
         charge: the function or None; Statuses if statuses were given.
