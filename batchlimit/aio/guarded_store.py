@@ -247,12 +247,11 @@ class CallTimeout:
 
     def __init__(self, seconds: float, connecting: float = 0.0, failing: Callable[[], bool] = _never) -> None:
         self._seconds, self._connecting, self._failing = seconds, connecting, failing
-        self._left = 0.0  # for how long yet it may wait for a connection
         self._scope = asyncio.timeout(None)
 
     async def __aenter__(self) -> Self:
         self._token: Token[Any] = WATCH.set(self)
-        self._wind()
+        self._wind(0.0)
         await self._scope.__aenter__()
         return self
 
@@ -263,22 +262,20 @@ class CallTimeout:
 
     def pause(self) -> None:
         """Let the call wait for a connection, or open one."""
-        self._left = self._connecting
         self._countdown.stop()
-        self._wind()
+        self._wind(self._connecting)
 
     def resume(self) -> None:
         """From here on the time is the server's."""
-        self._left = 0.0
         self._countdown.stop()
-        self._wind()
+        self._wind(0.0)
 
-    def _wind(self) -> None:
+    def _wind(self, left: float) -> None:
+        self._left = left  # for how long yet it may wait for a connection
         self._countdown = Countdown(self._seconds, self._over)
 
     def _over(self) -> None:
-        self._left -= self._seconds
-        if self._left > _TICK and not self._failing():
-            self._wind()
+        if (left := self._left - self._seconds) > _TICK and not self._failing():
+            self._wind(left)
         else:
             self._scope.reschedule(asyncio.get_running_loop().time())

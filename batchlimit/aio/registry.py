@@ -102,7 +102,7 @@ class Registry(BaseRegistry):
 
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, on no loop."""
-        self._keyspace = self._new_keyspace(self._make, lambda entry: self._plan())
+        self._keyspace = self._new_keyspace(self._make, lambda _: self._come_at(self._keyspace.dormant.due))
         self._home = Home(self.store, self.clock, self._keyspace.let_go)
         self.spends = Spends(self, self._keyspace.spending, self._come_at, self._start)
         self.due = math.inf  # when the timer comes to forget dormant keys
@@ -125,7 +125,7 @@ class Registry(BaseRegistry):
         self._home.move_to(loop)
         self._follower.bind(loop)
         self.due = math.inf  # what another timer had planned went with it
-        self._plan()
+        self._come_at(self._keyspace.dormant.due)
         self._farewell: Any = self._say_farewell()  # typeshed knows nothing of ag_running
         with contextlib.suppress(StopIteration):  # up to its `yield`: it is known to the loop from here on
             self._farewell.__anext__().send(None)
@@ -212,9 +212,6 @@ class Registry(BaseRegistry):
             entry.changed()
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
-
-    def _plan(self) -> None:
-        self._come_at(self._keyspace.dormant.due)
 
     def _come_at(self, at: float) -> None:
         if at < self.due:

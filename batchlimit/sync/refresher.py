@@ -68,10 +68,7 @@ class Refresher:
         self._inbox[entry] = None
         if entry.due == math.inf:  # it was let go of meanwhile, or is just being looked after
             self.forget(entry)
-        if self._thread is None and self._clock() >= self._tries_at:
-            self._start()
-        if (entry.due < self._sleeps_until or len(self._inbox) % _CROWD == 0) and self._bell.empty():
-            self._bell.put(None)
+        self.come_by(entry.due if len(self._inbox) % _CROWD else -math.inf)
 
     def come_by(self, at: float) -> None:
         """Call `tidy` by this instant."""
