@@ -104,6 +104,23 @@ async def test_a_loop_that_forgot_what_is_late_gives_it_up_with_what_is_sent_lat
     assert not await forgotten
 
 
+async def test_a_timer_that_comes_late_leaves_what_is_late_to_the_one_that_was_set_meanwhile() -> None:
+    """In a busy loop each would set another one."""
+    stage = Sender()
+    limiter = limiter_on(stage, deadline=0.05)
+    stage.delay = None
+    callers = [limiter.try_acquire(key) for key in "ab"]
+    callers[0].send(None)
+    virtual_loop().leap(0.06)
+    callers[1].send(None)
+    assert len(looks()) == 2
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert len(looks()) == 1
+    for each in callers:
+        each.close()
+
+
 async def test_how_long_an_answer_took_is_finer_than_the_time_of_the_loop() -> None:
     """That of uvloop has whole milliseconds."""
     stage = Sender()
