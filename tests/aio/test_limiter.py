@@ -123,6 +123,14 @@ async def test_it_works_on_a_client_that_the_caller_made_and_keeps(valkey: Serve
 
 
 @pytest.mark.usefixtures("far_away")
+async def test_a_store_that_the_user_made_stays_open() -> None:
+    stage = Stage()
+    async with limiter_on(stage) as limiter:
+        assert await limiter.try_acquire(KEY)
+    assert stage.closed == 0
+    assert await limiter_on(stage).try_acquire(KEY)
+
+
 @pytest.mark.parametrize("where", ["memory", "valkey"])
 def test_both_apis_share_the_buckets_of_a_store(valkey: Server, prefix: str, where: str) -> None:
     store = MemoryStore()
