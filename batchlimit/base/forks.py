@@ -1,5 +1,6 @@
 """What begins anew in a forked child, also where Python was not told of the fork."""
 
+import logging  # noqa: F401  before ours: a child has its locks anew when something of ours logs
 import os
 import threading
 import weakref

@@ -1,5 +1,7 @@
 """What a forked child does: all of it, once, whatever some of it raises."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -54,3 +56,18 @@ def test_what_a_signal_handler_interrupts_is_begun_again(begun: list[str]) -> No
         forks.begin_anew()
     forks.begin_anew()
     assert begun == ["anew", "anew"]
+
+
+ORDER = """
+import os, sys
+asked = []
+os.register_at_fork = lambda **_: asked.append(sys._getframe(1).f_globals["__name__"])
+import batchlimit.base.forks, logging
+print(asked[asked.index("batchlimit.base.forks"):])
+"""
+
+
+def test_a_child_has_the_locks_of_logging_anew_before_something_begins_that_logs() -> None:
+    """A thread of watchers that began first waited for ever, in a quarter of all forks on a busy machine."""
+    told = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, check=True)
+    assert "logging" not in told.stdout
