@@ -23,8 +23,12 @@ def apply(
     url: Url,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference, and change nothing.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Remove all overrides that the file does not name.")] = False,
-    why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX, output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+    why: Why = "",
+    who: Who = None,
+    yes: Yes = False,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
     """Set the overrides of a file in one change, all or none."""
     with opened(url, prefix, who) as admin:
         wanted = _read(file)

@@ -26,11 +26,14 @@ Key = Annotated[str, typer.Argument(help="What is limited; with --metrics, the n
 
 
 def get(
-    key: Key, url: Url = "", metrics: Pages = None,
+    key: Key,
+    url: Url = "",
+    metrics: Pages = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again; q or Ctrl-C ends it.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds between two looks.")] = 1.0,
-    prefix: Prefix = DEFAULT_PREFIX, output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
     """Show what the bucket of a key holds, who leases from it, and its quota; or one concurrency limiter."""
     if metrics:
         show_limiter(key, metrics, interval, output)

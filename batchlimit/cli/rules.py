@@ -23,7 +23,8 @@ _SHOWN = "name", "quota", "state", "until", "why", "who", "at"
 
 
 def set_(
-    name: Name, url: Url,
+    name: Name,
+    url: Url,
     quota: Annotated[
         str | None, typer.Argument(help="Such as 20/s, '5/minute; 100/day', or 0/s to refuse everything.")
     ] = None,
@@ -37,10 +38,13 @@ def set_(
     until: Annotated[
         str | None, typer.Option(help="How long it counts: 90s, 30m, 1h30m, 2d; or until when: 2026-11-28T09:00Z.")
     ] = None,
-    why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX,
+    why: Why = "",
+    who: Who = None,
+    yes: Yes = False,
+    prefix: Prefix = DEFAULT_PREFIX,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+) -> None:
     """Set another quota for a key or a pattern. All processes obey within a lease, at most 1.5 s."""
     with opened(url, prefix, who) as admin:
         policy = None if on_failure is None else FailurePolicy.parse(on_failure)
@@ -58,9 +62,13 @@ def hold(
     until: Annotated[
         str, typer.Argument(metavar="UNTIL", help="How long nothing is admitted, as 5m, or until 2026-11-28T09:00Z.")
     ],
-    url: Url, why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX,
+    url: Url,
+    why: Why = "",
+    who: Who = None,
+    yes: Yes = False,
+    prefix: Prefix = DEFAULT_PREFIX,
     output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+) -> None:
     """Admit nothing for a key or a pattern, for a time. `unset` or `open` ends it earlier, a shorter hold does not."""
     with opened(url, prefix, who) as admin:
         _confirm(name, "0/s", Terms(until=until), yes)
@@ -74,12 +82,17 @@ def hold(
 
 
 def open_(
-    name: Name, url: Url,
+    name: Name,
+    url: Url,
     until: Annotated[
         str | None, typer.Option(help="How long everything is admitted, as 5m, or until 2026-11-28T09:00Z.")
     ] = None,
-    why: Why = "", who: Who = None, yes: Yes = False, prefix: Prefix = DEFAULT_PREFIX, output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+    why: Why = "",
+    who: Who = None,
+    yes: Yes = False,
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
     """Admit everything for a key or a pattern. `unset` ends it earlier."""
     with opened(url, prefix, who) as admin:
         _put(admin, name, None, Terms(mode="open", until=until, why=why), yes, output)
@@ -89,8 +102,11 @@ def unset(
     url: Url,
     names: Annotated[list[str] | None, typer.Argument(help="Keys and patterns, as they were set.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Remove all overrides.")] = False,
-    yes: Yes = False, why: Why = "", who: Who = None, prefix: Prefix = DEFAULT_PREFIX,
-) -> None:  # fmt: skip
+    yes: Yes = False,
+    why: Why = "",
+    who: Who = None,
+    prefix: Prefix = DEFAULT_PREFIX,
+) -> None:
     """Remove overrides: what they covered counts again, another override, or the code. Status 1 if none was set."""
     with opened(url, prefix, who) as admin:
         if bool(names) == every:
@@ -113,10 +129,12 @@ def unset(
 
 
 def rules(
-    context: typer.Context, url: Url = "",
+    context: typer.Context,
+    url: Url = "",
     explain: Annotated[str | None, typer.Option(metavar="KEY", help="Which override counts for this key.")] = None,
-    prefix: Prefix = DEFAULT_PREFIX, output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
     """Show the overrides that are set, those first that count before others."""
     if context.invoked_subcommand is not None:
         return

@@ -53,9 +53,12 @@ class TrustedProxies:
     """
 
     def __init__(
-        self, networks: Iterable[str],
-        *, hops: int | None = None, header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for",
-    ) -> None:  # fmt: skip
+        self,
+        networks: Iterable[str],
+        *,
+        hops: int | None = None,
+        header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for",
+    ) -> None:
         if isinstance(networks, str):
             raise TypeError(f"networks are a list of texts, not one text: [{networks!r}]")
         named = list(networks)

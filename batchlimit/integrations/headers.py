@@ -192,9 +192,12 @@ class Prepared:
     __slots__ = ("_legacy", "_limits", "_partitions", "_parts", "_policies", "_times")
 
     def __init__(
-        self, rules: Sequence[tuple[str, Quota, int | None]], policy_of: Callable[[str, Quota], Policy],
-        partitions: blake2s | None, legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
-    ) -> None:  # fmt: skip
+        self,
+        rules: Sequence[tuple[str, Quota, int | None]],
+        policy_of: Callable[[str, Quota], Policy],
+        partitions: blake2s | None,
+        legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
+    ) -> None:
         self._partitions, self._legacy = partitions if rules else None, legacy if rules else None
         policies, limits, times, self._parts = list[bytes](), list[bytes](), list[int](), []
         for name, quota, binding in rules if partitions or legacy else ():
@@ -222,9 +225,12 @@ class Prepared:
         return self._policies % tuple(pks), limits
 
     def of(
-        self, keys: Sequence[str], left: Mapping[str, tuple[int, Quota | None, int | None]], again: int | None = None,
+        self,
+        keys: Sequence[str],
+        left: Mapping[str, tuple[int, Quota | None, int | None]],
+        again: int | None = None,
         keyed: tuple[bytes, bytes] | None = None,
-    ) -> list[Header] | None:  # fmt: skip
+    ) -> list[Header] | None:
         """Return the fields; None: prepare anew, for another quota holds or another bandwidth binds.
 
         `again`: seconds after which who was refused may come; `keyed`: what was keyed by these keys before.

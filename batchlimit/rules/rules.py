@@ -49,10 +49,13 @@ class Rules:
     __slots__ = ("_by_pattern", "_limits", "_matcher", "_matching", "_of_routes", "_replacing", "_rules", "exemption")
 
     def __init__(
-        self, rules: Iterable[Rule],
-        *, identities: Iterable[str] | None = None, exempt: Exempt = (),
+        self,
+        rules: Iterable[Rule],
+        *,
+        identities: Iterable[str] | None = None,
+        exempt: Exempt = (),
         limits: Mapping[str, Quota | str] = MappingProxyType({}),
-    ) -> None:  # fmt: skip
+    ) -> None:
         if isinstance(rules, str | PathLike) or not isinstance(rules, Iterable):
             raise TypeError(f"Rules are made of Rule objects, not of {shown(rules)}; Rules.load reads a file")
         known = None if identities is None else names("identities", identities)
@@ -75,9 +78,12 @@ class Rules:
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str],
-        *, functions: Functions = MappingProxyType({}), identities: Iterable[str] | None = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        path: str | PathLike[str],
+        *,
+        functions: Functions = MappingProxyType({}),
+        identities: Iterable[str] | None = None,
+    ) -> Self:
         """Read rules from a file.
 
         Args:

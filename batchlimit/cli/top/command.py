@@ -154,7 +154,8 @@ def _drawn(before: LimiterLook, now: LimiterLook) -> RenderableType:
 
 
 def top(
-    url: Url = "", metrics: Pages = None,
+    url: Url = "",
+    metrics: Pages = None,
     interval: Annotated[float, typer.Option(min=0.1, max=60.0, help="Seconds between two looks.")] = 1.0,
     budget: Annotated[float, typer.Option(min=0.5, max=500.0, help="Milliseconds of a server for each look.")] = BUDGET,
     sort: Annotated[Sort, typer.Option(help="By what rows are sorted.")] = Sort.USED,
@@ -163,8 +164,9 @@ def top(
     ] = "",
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Rows of one sample at most.")] = 20,
     once: Annotated[bool, typer.Option("--once", help="Print one sample and end; so does a pipe.")] = False,
-    prefix: Prefix = DEFAULT_PREFIX, output: Form = Output.TABLE,
-) -> None:  # fmt: skip
+    prefix: Prefix = DEFAULT_PREFIX,
+    output: Form = Output.TABLE,
+) -> None:
     """Show which keys use and refuse the most, or concurrency limiters: live at a terminal, else one sample."""
     if metrics:
         show_limiters(metrics, interval, output, once=once)

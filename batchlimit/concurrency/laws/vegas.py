@@ -67,14 +67,19 @@ class Vegas(EstimatingLaw):
     )  # fmt: skip
 
     def __init__(
-        self, *, initial: int = 20, maximum: int = 1000, smoothing: float = 1.0,
+        self,
+        *,
+        initial: int = 20,
+        maximum: int = 1000,
+        smoothing: float = 1.0,
         alpha: int | Callable[[int], float] = lambda limit: 3 * log10(limit),
         beta: int | Callable[[int], float] = lambda limit: 6 * log10(limit),
         threshold: int | Callable[[int], float] = log10,
         increase: Callable[[float], float] = lambda limit: limit + log10(int(limit)),
         decrease: Callable[[float], float] = lambda limit: limit - log10(int(limit)),
-        probe_multiplier: int = 30, jitter: Callable[[], float] = lambda: 0.75,
-    ) -> None:  # fmt: skip
+        probe_multiplier: int = 30,
+        jitter: Callable[[], float] = lambda: 0.75,
+    ) -> None:
         super().__init__(initial, 1, maximum, smoothing)
         self._alpha = setting.by_limit("alpha", alpha)
         self._beta = setting.by_limit("beta", beta)

@@ -83,9 +83,12 @@ class CallResponse(enforcement.Response):
 
     @classmethod
     def of(
-        cls, code: grpc.StatusCode, metadata: Iterable[tuple[str, str | bytes]] | None = (),
-        error: BaseException | None = None, sent: int = 0,
-    ) -> "CallResponse":  # fmt: skip
+        cls,
+        code: grpc.StatusCode,
+        metadata: Iterable[tuple[str, str | bytes]] | None = (),
+        error: BaseException | None = None,
+        sent: int = 0,
+    ) -> "CallResponse":
         """Return the response of a call with this status."""
         status = _HTTP.get(code.name, 500)
         return cls(status, fields_of(metadata), error, code is grpc.StatusCode.OK, sent, code)
