@@ -22,7 +22,7 @@ from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, SERVED, AsyncService, Service
 from tests.integrations.stage import Client, Recording, SetUp, on_asyncio, server, threaded
-from tests.sync.stage import ARRIVAL, until
+from tests.sync.stage import until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -146,7 +146,7 @@ def test_a_handler_that_goes_on_by_a_callback_keeps_no_worker() -> None:
             watches = [watch_it(b"") for _ in range(3)]
             assert [next(each) for each in watches] == [b"serving"] * 3
             check: Any = channel.unary_unary("/Health/Check")
-            assert check(b"", timeout=ARRIVAL) == b"well"
+            assert check(b"", timeout=60) == b"well"
             until(lambda: limiter.statistics().in_flight == 3)
         until(lambda: limiter.statistics().in_flight == 0)
     limiter.close()
