@@ -135,6 +135,8 @@ _NUMBERS = {
     errno.ECONNRESET: "LOST",
     errno.EPIPE: "LOST",
     errno.ETIMEDOUT: "TIMEOUT",
+    errno.EMFILE: "OTHER",
+    errno.ENFILE: "OTHER",
 }
 
 

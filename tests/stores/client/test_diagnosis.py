@@ -153,6 +153,8 @@ def test_who_cannot_connect_is_told_why_in_a_word(api: str, url: str, code: str)
         (redis.ConnectionError("Error 110 connecting to a:1. Connection timed out."), "TIMEOUT"),
         (redis.ConnectionError("Error 1 connecting to a:1. [SSL: CERTIFICATE_VERIFY_FAILED]"), "TLS"),
         (BrokenPipeError(32, "Broken pipe"), "LOST"),
+        (OSError(24, "Too many open files"), "OTHER"),
+        (redis.ConnectionError("Error 23 connecting to a:1. Too many open files in system."), "OTHER"),
         (TimeoutError("timed out"), "TIMEOUT"),
         (redis.TimeoutError("Timeout reading from socket"), "TIMEOUT"),
         (redis.InvalidResponse("Protocol Error: b'H'"), "PROTOCOL"),
