@@ -62,8 +62,8 @@ def server_address(options: dict[str, Any], scheme: str = "redis") -> str:
     """Return the address of one server from the connection options of a redis-py client."""
     if path := options.get("path"):
         return f"unix://{os.fspath(path)}"
-    host = redacted(str(options.get("host", "localhost")))  # a user may have passed a URL as the host
-    return f"{scheme}://{host}:{options.get('port', 6379)}/{options.get('db') or 0}"
+    place = options.get("host", "localhost"), options.get("port", 6379)
+    return f"{scheme}://{_listed([place])}/{options.get('db') or 0}"
 
 
 def _scheme(connection: type) -> str:
@@ -71,7 +71,8 @@ def _scheme(connection: type) -> str:
 
 
 def _listed(nodes: Iterable[tuple[str, int]]) -> str:
-    return ",".join(f"{redacted(str(host))}:{port}" for host, port in nodes)
+    hosts = ((redacted(str(host)), port) for host, port in nodes)  # a user may have passed a URL as the host
+    return ",".join(f"[{host}]:{port}" if host.count(":") > 1 else f"{host}:{port}" for host, port in hosts)
 
 
 REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}

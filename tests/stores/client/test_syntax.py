@@ -253,6 +253,18 @@ def test_a_client_that_speaks_tls_is_shown_as_such() -> None:
     assert client_address(redis.asyncio.RedisCluster(host="h")) == "redis+cluster://h:6379"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://[::1]:6379/0",
+        "redis+cluster://[::1]:7000,[fe80::1]:7001",
+        "redis+sentinel://[2001:db8::1]:26379,h:1/mine/0",
+    ],
+)
+def test_an_address_of_ipv6_is_shown_as_a_url_has_it(url: str) -> None:
+    assert str(read_url(url)) == url
+
+
 def test_a_url_in_the_place_of_a_host_shows_no_password() -> None:
     client = redis.Redis(host="redis://:s3cret@host")
     assert "s3cret" not in client_address(client)
