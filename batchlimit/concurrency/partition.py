@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from sys import getrefcount
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from batchlimit.base.setting import between, of_kind
@@ -79,8 +78,8 @@ class Partitions:
                 raise ValueError(f"the cap of {name!r} must not be below its share of {share!r}, but is {cap!r}")
         if (total := math.fsum(self.shares.values())) > 1 + _ROUNDING:
             raise ValueError(f"the shares must be at most 1 together, not {total:.10g}")
-        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
-        object.__setattr__(self, "caps", MappingProxyType(dict(self.caps)))
+        object.__setattr__(self, "shares", dict(self.shares))
+        object.__setattr__(self, "caps", dict(self.caps))
 
 
 class Partition:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 
 from batchlimit.events import log_event
@@ -69,7 +68,7 @@ class Checks:
         found: dict[CheckName, tuple[str, ...]] = {}
         for name, rule in list(self._found):
             found[name] = (*found.get(name, ()), rule)
-        return MappingProxyType(found)
+        return found
 
     def tell(self, name: CheckName, *arguments: object, rule: str = "") -> None:
         """Write to the log once, if the check is on."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from batchlimit.events import log_event
@@ -176,7 +175,7 @@ class Counters:
         unmatched = read(self.unmatched) - read(self.asked_after_all)
         requests, exempt = read(self.requests), read(self.exempt)
         found = self.checks.findings
-        return EnforcementStatistics(requests, unmatched, MappingProxyType(copies), found, exempt=exempt)
+        return EnforcementStatistics(requests, unmatched, copies, found, exempt=exempt)
 
     def _counts(self, name: str) -> RuleCounts:
         """Return the counts of a rule, alone and together with others."""

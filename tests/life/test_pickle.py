@@ -15,11 +15,14 @@ from batchlimit import (
     ConcurrencyLimited,
     ConcurrencyLimiter,
     LimiterClosed,
+    Partitions,
     Quota,
     RateLimited,
     RateLimiter,
     StoreUnavailable,
 )
+from batchlimit.integrations.wsgi import RateLimitMiddleware
+from batchlimit.rules import Rule
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from batchlimit.stores.memory import AsyncMemoryStore
 from tests.awaiting import awaited
@@ -82,6 +85,10 @@ def test_it_stays_where_it_is_and_says_what_to_do(make: Callable[[], object], in
         RateLimiter(MemoryStore(), "5/s").statistics(),
         RateLimiter(MemoryStore(), "5/s").decide("key"),
         ConcurrencyLimiter().statistics(),
+        RateLimitMiddleware(
+            lambda *_: (), RateLimiter(MemoryStore(), "5/s"), [Rule("all", "5/s", key="all")]
+        ).statistics(),
+        Partitions({"live": 0.5}, strict=True, unknown="refuse", caps={"": 0.1}),
     ],
 )
 def test_what_is_a_value_travels(thing: object) -> None:
