@@ -148,6 +148,12 @@ def test_to_unset_what_is_not_set_only_makes_a_revision_for_processes_that_obey_
     assert (len(admin.overrides()), admin.overrides().revision > 0) == (0, True)
 
 
+def test_to_unset_what_is_not_set_beside_others_changes_nothing(admin: Admin) -> None:
+    admin.set("bob", "20/s")
+    before = admin.overrides().revision, admin.history()
+    assert (admin.unset("ann"), admin.overrides().revision, admin.history()) == ((), *before)
+
+
 def test_overrides_that_have_ended_leave_with_the_next_change(admin: Admin, clock: Clock) -> None:
     admin.set("ann", "20/s", until="1s")
     clock.now += 2.0

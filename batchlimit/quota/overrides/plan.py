@@ -96,11 +96,11 @@ def counting(overrides: Overrides, name: str, now: float) -> Override | None:
 
 
 def removal(overrides: Overrides, names: list[str], who: str, why: str, now: float) -> Change:
-    """Return the change that removes overrides, and names that the store has lost; what they cover counts again."""
-    wanted = sorted({check_name(name) for name in names})
-    found = {name: counting(overrides, name, now) for name in wanted}
+    """Return the change that removes overrides; what they cover counts again. A store may have lost all, with names."""
+    wanted, is_lost = sorted({check_name(name) for name in names}), not overrides.revision
+    found = {name: counting(overrides, name, now) for name in wanted if is_lost or name in overrides.by_name}
     texts = _without_ended(overrides, now) | {name: _text(one and one.covered) for name, one in found.items()}
-    return Change(overrides.revision, texts if wanted else {}, who, why)
+    return Change(overrides.revision, texts if found else {}, who, why)
 
 
 def _without_ended(overrides: Overrides, now: float) -> dict[str, str]:
