@@ -38,14 +38,14 @@ def followed(steps: Callable[Concatenate[Any, P], Steps[Any]]) -> Callable[Conca
     return go
 
 
-def ahead(steps: Steps[None]) -> Coroutine[Any, Any, None] | None:
-    """Go through steps as far as nothing has to be awaited; return what goes on with them, None: that was all."""
+def ahead(steps: Steps[T]) -> Coroutine[Any, Any, T] | T:
+    """Go through steps as far as nothing has to be awaited; return what goes on with them, or else their result."""
     try:
         step = next(steps)
         while step.__class__ is not CoroutineType and not _is_awaitable(step):
             step = steps.send(step)
-    except StopIteration:
-        return None
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
     return drive(steps, step)
 
 

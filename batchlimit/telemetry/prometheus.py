@@ -189,16 +189,13 @@ class Deltas:
             for series, value in self._sources.read().items():
                 if isinstance(value, histogram.Histogram):
                     self._durations.tell(series, value)
-                else:
-                    self._tell(series, value)
-
-    def _tell(self, series: Series, value: float) -> None:
-        change = value - self._last.get(series, 0)
-        if change < 0 and series.metric.kind == "counter":  # one source of several is missing: wait for more
-            return
-        if change or series not in self._last:  # a series begins with 0
-            self._add(series, change)
-            self._last[series] = value
+                    continue
+                change = value - self._last.get(series, 0)
+                if change < 0 and series.metric.kind == "counter":  # one source of several is missing: wait for more
+                    continue
+                if change or series not in self._last:  # a series begins with 0
+                    self._add(series, change)
+                    self._last[series] = value
 
     def stop(self) -> None:
         """Look once more, and then never again."""

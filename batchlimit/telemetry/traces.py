@@ -12,6 +12,7 @@ with needed(__name__, "otel", "opentelemetry-api", name="opentelemetry"):
     from opentelemetry.trace import get_current_span
 
 from batchlimit import BatchLimitError
+from batchlimit.base.steps import Steps, ahead, drive
 
 __all__ = ["trace"]
 
@@ -50,54 +51,33 @@ def trace(limiter: Any, *, name: str = "", longer_than: float = 0.001) -> None:
     """
     if not all(callable(getattr(limiter, method, None)) for method in _METHODS):
         raise TypeError(f"{limiter!r} cannot be traced: give a RateLimiter or an AsyncRateLimiter")
-    events = _Events(name, longer_than)
     for method in _METHODS:
-        setattr(limiter, method, events.around(getattr(limiter, method)))
+        setattr(limiter, method, _traced(getattr(limiter, method), {"batchlimit.limiter": name}, longer_than))
 
 
-class _Events:
-    """Adds events to the current span."""
+def _traced(call: Callable[..., Any], labels: dict[str, str], longer_than: float) -> Callable[..., Any]:
+    """Return the same call, which adds to the current span what became of it."""
 
-    def __init__(self, name: str, longer_than: float) -> None:
-        self._labels, self._longer_than = {"batchlimit.limiter": name}, longer_than
-
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the same call, which adds what became of it."""
-
-        def traced(*args: Any, **options: Any) -> Any:
-            began = perf_counter()
-            try:
-                result = call(*args, **options)
-            except BatchLimitError as error:
-                self._refused(error)
-                raise
-            if hasattr(result, "__await__"):
-                return self._awaited(result, began)
-            self._ended(result, began)
-            return result
-
-        async def traced_coroutine(*args: Any, **options: Any) -> Any:
-            return await traced(*args, **options)
-
-        return functools.wraps(call)(traced_coroutine if iscoroutinefunction(call) else traced)
-
-    async def _awaited(self, result: Any, began: float) -> Any:
+    def steps(*args: Any, **options: Any) -> Steps[Any]:
+        began = perf_counter()
         try:
-            found = await result
+            result = yield call(*args, **options)
         except BatchLimitError as error:
-            self._refused(error)
+            told: dict[str, str | float] = {**labels, "batchlimit.error": type(error).__name__}
+            if (retry_after := getattr(error, "retry_after", None)) is not None:
+                told["batchlimit.retry_after"] = retry_after
+            get_current_span().add_event("batchlimit.refused", told)
             raise
-        self._ended(found, began)
-        return found
-
-    def _ended(self, result: object, began: float) -> None:
         if result is False:
-            get_current_span().add_event("batchlimit.refused", self._labels | {"batchlimit.error": ""})
-        elif (seconds := perf_counter() - began) > self._longer_than:
-            get_current_span().add_event("batchlimit.waited", {**self._labels, "batchlimit.seconds": seconds})
+            get_current_span().add_event("batchlimit.refused", labels | {"batchlimit.error": ""})
+        elif (seconds := perf_counter() - began) > longer_than:
+            get_current_span().add_event("batchlimit.waited", {**labels, "batchlimit.seconds": seconds})
+        return result
 
-    def _refused(self, error: BatchLimitError) -> None:
-        told: dict[str, str | float] = {**self._labels, "batchlimit.error": type(error).__name__}
-        if (retry_after := getattr(error, "retry_after", None)) is not None:
-            told["batchlimit.retry_after"] = retry_after
-        get_current_span().add_event("batchlimit.refused", told)
+    async def traced_coroutine(*args: Any, **options: Any) -> Any:
+        return await drive(steps(*args, **options))
+
+    def traced(*args: Any, **options: Any) -> Any:
+        return ahead(steps(*args, **options))
+
+    return functools.wraps(call)(traced_coroutine if iscoroutinefunction(call) else traced)
