@@ -10,8 +10,9 @@ from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
 from batchlimit.bucket.fair_share import LONGEST
 from batchlimit.quota.failure_policy import FailureSource, failure_rule
+from batchlimit.quota.grammar import LARGEST_WEIGHT
 from batchlimit.quota.overrides.known import OverridesCache
-from batchlimit.quota.overrides.override import ModeSource, check_line, check_weight, mode_rule
+from batchlimit.quota.overrides.override import ModeSource, check_line, mode_rule
 from batchlimit.reservoir.bucket_view import FILLS, Fill, InstanceCount
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
@@ -80,7 +81,7 @@ class Options:
             raise ValueError(f"idle_after must be at least 0 seconds, not {shown(self.idle_after)}")
         if self.fill not in FILLS:
             raise ValueError(f"fill must be 'full', 'share' or 'empty', not {shown(self.fill)}")
-        check_weight(self.weight)
+        whole("weight", self.weight, most=LARGEST_WEIGHT)
         whole("max_keys", self.max_keys, most=math.inf)
         whole("revision", self.revision, 0, 2**53 - 1)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from batchlimit.bucket.messages import Ask, GiveBack, Groups
@@ -40,8 +41,10 @@ class Guard:
         self._store, self._connecting = store, 1.0
         self.deadline = deadline  # how long (s) an answer may take
         self.brief = deadline * _PART  # the longest (s) that a caller waits at the refill gate for another's fetch
-        # Which protocols it keeps is looked at once: to look takes 10 us.
-        self._remote: Any = store if isinstance(store, Remote | AsyncRemote) else _Whole(store)
+        # A store that is no Remote has one part, and is not prompt. Which protocols it keeps is looked at once: to look
+        # takes 10 us.
+        whole = SimpleNamespace(is_prompt=False, part=lambda _key: "", probe=lambda key: store.peek(key, _ANY))
+        self._remote: Any = store if isinstance(store, Remote | AsyncRemote) else whole
         self._spender: Any = store if isinstance(store, Spender | AsyncSpender) else None
         self.spends = self._spender is not None
         self.spends_together: bool = getattr(self._spender, "spends_together", False)
@@ -114,18 +117,3 @@ class Guard:
     def _answered(self, part: str) -> None:
         self._has_answered = True
         self._outages.answered(part)
-
-
-class _Whole:
-    """A store that is no Remote: it has one part, and is not prompt."""
-
-    is_prompt = False
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def part(self, key: str) -> str:
-        return ""
-
-    def probe(self, key: str) -> Any:
-        return self._store.peek(key, _ANY)

@@ -97,7 +97,8 @@ class Code:
         made = Code(named, "closed", "enforce", Rank(revision, now))
         made.policy = lambda key: named.limit(key).on_failure or self.policy(key)
         made.mode = lambda key: named.limit(key).mode or self.mode(key)
-        made.is_enforced = self.is_enforced and named.is_enforced
+        modes = {limit.mode for limit in (*named.now.values(), *named.gone.values())}
+        made.is_enforced = self.is_enforced and modes <= {None, "enforce"}
         made.named = named
         return made
 
@@ -128,11 +129,6 @@ class _Named:
         self._find, self._find_gone = by_name(self.now), by_name(self.gone)
         quotas = {name: limit.quota for name, limit in {**self.now, **self.gone}.items()}
         self.policies = Policies(quotas, {name: limit.quota for name, limit in then.items()})
-
-    @property
-    def is_enforced(self) -> bool:
-        """Whether no name has another mode."""
-        return all(limit.mode in (None, "enforce") for limit in {**self.now, **self.gone}.values())
 
     def limit(self, key: str) -> CodeLimit:
         """Return what holds for a key; ValueError: nothing."""

@@ -37,11 +37,6 @@ class KeyRule(NamedTuple):
         return self.mode == "enforce" and self[2:] == (None, None, None)
 
 
-def check_weight(weight: object) -> None:
-    """Raise TypeError or ValueError unless this is a weight."""
-    whole("weight", weight, most=LARGEST_WEIGHT)
-
-
 def check_mode(mode: object) -> Mode:
     """Return the mode; ValueError unless it is one."""
     if mode not in get_args(Mode):
@@ -119,7 +114,7 @@ class Override:
         check_mode(self.mode)
         self._check_quota()
         if self.weight is not None:
-            check_weight(self.weight)
+            whole("weight", self.weight, most=LARGEST_WEIGHT)
         if self.on_failure is not None and not isinstance(self.on_failure, FailurePolicy):
             raise TypeError(f"on_failure must be a FailurePolicy, not {shown(self.on_failure)}")
         if self.is_trial and (self.weight, self.on_failure) != (None, None):

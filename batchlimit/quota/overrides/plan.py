@@ -24,7 +24,13 @@ def end_of(until: Until, now: float) -> float | None:
     """Return when something ends that begins now (seconds since 1970; None: never); ValueError: not after now."""
     if until is None:
         return None
-    if (instant := _instant(until)) is not None and instant.tzinfo is None:
+    instant = until if isinstance(until, datetime) else None  # None: how long is meant
+    if isinstance(until, str) and _DATE.match(until.strip()):
+        try:
+            instant = datetime.fromisoformat(until.strip())
+        except ValueError as error:
+            raise ValueError(f"{shown(until)} is no instant: write 2026-11-28T09:00Z") from error
+    if instant is not None and instant.tzinfo is None:
         raise ValueError(f"{instant} has no time zone: write datetime(..., tzinfo=UTC), or 2026-11-28T09:00Z")
     end = now + _duration(until) if instant is None else instant.timestamp()
     if not now < end < datetime.max.replace(tzinfo=UTC).timestamp():
@@ -109,16 +115,6 @@ def _without_ended(overrides: Overrides, now: float) -> dict[str, str]:
 
 def _text(override: Override | None) -> str:
     return "" if override is None else override.encode()
-
-
-def _instant(until: Until) -> datetime | None:
-    """Return the instant that is meant; None: how long is meant."""
-    if isinstance(until, str) and _DATE.match(until.strip()):
-        try:
-            return datetime.fromisoformat(until.strip())
-        except ValueError as error:
-            raise ValueError(f"{shown(until)} is no instant: write 2026-11-28T09:00Z") from error
-    return until if isinstance(until, datetime) else None
 
 
 def _duration(until: object) -> float:

@@ -29,7 +29,6 @@ def read(text: str) -> Document:
             place = Position(int(where[1]), int(where[2])) if where[1] else Position(text.count("\n") + 1, None)
         raise SyntaxProblem(message, place) from error
     scan = _Scan(text.replace("\r\n", " \n"))  # as long as before
-    scan.document()
     return Document(data, lambda path, of_key: (scan.keys if of_key else scan.values).get(path))
 
 
@@ -42,9 +41,6 @@ class _Scan:
         self._counts: dict[Path, int] = {}
         self.keys: dict[Path, int] = {}
         self.values: dict[Path, int] = {}
-
-    def document(self) -> None:
-        """Walk to the end."""
         while self._more():
             if self._skip("[["):
                 self._header(array=True)

@@ -1,5 +1,6 @@
 """A YAML text, and where in it each key and value stands."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from batchlimit.base.lazy import needed
@@ -59,20 +60,16 @@ def read(text: str) -> Document:
 def _offset(node: yaml.Node | None, path: Path, of_key: bool) -> int | None:
     start = None
     for part in path:
-        node, start = _part(node, part, of_key)
-        if node is None:
+        entries: Iterable[tuple[Any, yaml.Node, yaml.Node]] = ()
+        if isinstance(node, yaml.SequenceNode):
+            entries = ((number, each, each) for number, each in enumerate(node.value))
+        elif isinstance(node, yaml.MappingNode):
+            entries = ((key.value, key, value) for key, value in node.value)
+        key, node = next(((key, value) for name, key, value in entries if name == part), (None, None))
+        if key is None or node is None:
             return None
+        start = (key if of_key else node).start_mark.index
     return start
-
-
-def _part(node: yaml.Node | None, part: str | int, of_key: bool) -> tuple[yaml.Node | None, int | None]:
-    """Return a part of a node, and where it or its key begins."""
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part], node.value[part].start_mark.index
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if key.value == part:
-            return value, (key if of_key else value).start_mark.index
-    return None, None
 
 
 def _place(mark: Any) -> Position:
