@@ -1,4 +1,4 @@
-"""Which files and functions of the package a call passes: a hit, a refusal from memory, two kinds of miss, a request.
+"""Which files and functions of the package a call passes: a hit, a refusal from memory, a miss, a permit, a request.
 
     python benchmarks/path.py [--url embedded://] [--list] [--json]
 
@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from fastapi import FastAPI
 
 import batchlimit
-from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, ConcurrencyLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations.fastapi import add_rate_limits
 from batchlimit.rules import Rule
@@ -32,16 +32,19 @@ from benchmarks.figures import Figure, report
 
 HIT, REFUSAL, FIRST = "a hit", "a refusal from memory", "the first request"
 UNUSED, IN_USE = "a miss, the key not in use", "a miss, the key in use"
+PERMIT = "a permit"
 THREADS, TASKS, WEB = "threads", "tasks", "FastAPI"
 AT_MOST = {
     (THREADS, UNUSED): (19, 53),
     (THREADS, IN_USE): (21, 107),
     (TASKS, UNUSED): (19, 47),
     (TASKS, IN_USE): (21, 107),
+    (THREADS, PERMIT): (4, 10),
+    (TASKS, PERMIT): (4, 10),
     (WEB, FIRST): (40, 150),
     (WEB, HIT): (8, 13),
 }
-"""Files and functions that a miss may pass, which spends, or leases, and a request; any other call passes one."""
+"""Files and functions that a miss, which spends or leases, a permit and a request may pass; any other call: one."""
 _PACKAGE = Path(batchlimit.__file__).parent
 _QUOTAS = {"dry": "1/hour", "*": "1_000_000/s burst 1_000_000"}
 _WARM = ((0, "hot"), (0, "dry"), (1, "warm"))
@@ -105,9 +108,14 @@ def threads(url: str) -> dict[str, Passed]:
     with (
         RateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0) as rich,
         RateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0, sizer=FixedBatch(1)) as poor,
+        ConcurrencyLimiter() as permits,
     ):
         for number, key in _WARM * 5:
             (rich, poor)[number].try_acquire(key)
+
+        def held() -> None:
+            with permits.acquire():
+                pass
 
         def seen_in_use() -> Passed:
             poor.acquire("used", 0)  # on a slow machine the key is dormant by now
@@ -118,6 +126,7 @@ def threads(url: str) -> dict[str, Passed]:
             REFUSAL: _least(_seen(partial(rich.try_acquire, "dry")) for _ in range(_TRIES)),
             UNUSED: _least(_seen(partial(rich.try_acquire, f"new-{n}")) for n in range(_TRIES)),
             IN_USE: _least(seen_in_use() for _ in range(_TRIES)),
+            PERMIT: _least(_seen(held) for _ in range(_TRIES)),
         }
 
 
@@ -131,26 +140,32 @@ async def _tasks(url: str) -> dict[str, Passed]:
     async with (
         AsyncRateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0) as rich,
         AsyncRateLimiter.from_url(url, _QUOTAS, prefix=prefix, deadline=5.0, sizer=FixedBatch(1)) as poor,
+        AsyncConcurrencyLimiter() as permits,
     ):
         for number, key in _WARM * 5:
             await (rich, poor)[number].try_acquire(key)
 
         async def seen_in_use() -> Passed:
             await poor.acquire("used", 0)
-            return await _seen_awaited(poor, "used")
+            return await _seen_awaited(partial(poor.try_acquire, "used"))
+
+        async def held() -> None:
+            async with permits.acquire():
+                pass
 
         return {
-            HIT: _least([await _seen_awaited(rich, "hot") for _ in range(_TRIES)]),
-            REFUSAL: _least([await _seen_awaited(rich, "dry") for _ in range(_TRIES)]),
-            UNUSED: _least([await _seen_awaited(rich, f"new-{n}") for n in range(_TRIES)]),
+            HIT: _least([await _seen_awaited(partial(rich.try_acquire, "hot")) for _ in range(_TRIES)]),
+            REFUSAL: _least([await _seen_awaited(partial(rich.try_acquire, "dry")) for _ in range(_TRIES)]),
+            UNUSED: _least([await _seen_awaited(partial(rich.try_acquire, f"new-{n}")) for n in range(_TRIES)]),
             IN_USE: _least([await seen_in_use() for _ in range(_TRIES)]),
+            PERMIT: _least([await _seen_awaited(held) for _ in range(_TRIES)]),
         }
 
 
-async def _seen_awaited(limiter: AsyncRateLimiter, key: str) -> Passed:
+async def _seen_awaited(call: Callable[[], Awaitable[object]]) -> Passed:
     passed = Passed()
     with passed.watched():
-        await limiter.try_acquire(key)
+        await call()
     return passed
 
 

@@ -13,19 +13,19 @@ Promises:
    for a moment: waiters are served sixteen at a time.
 4. No call blocks a thread or an event loop, except to wait in the queue.
 
-Parts: a limiter has a LockedGate and Rounds. The LockedGate has a CriticalSection (the lock, the Gate and its queue), a
-law under a LimitControl, SheddablePermits and Counts. The Gate, its Partitions, its waiters and the laws are pure: they
-read no clock, take no lock and wake nobody. The locked gate does all of this for them.
+Parts: a limiter has a LockedGate and Rounds. The LockedGate has a law and the permits that may be shed; it is a
+CriticalSection: a lock, the Gate with its queue, and Counts. The Gate, its Partitions, its waiters and the laws are
+pure: they read no clock, take no lock and wake nobody. The locked gate and the permits do all of this for them.
 
     state of a permit   it is                               what moves it on
-    ASKED               made by `acquire`, not entered      `enter`: to HELD, BYPASS or OVER
+    ASKED               made by `acquire`, not entered      `_enter`: to HELD, BYPASS or OVER
     WAITING             in the queue; in asyncio only       served: to HELD; timeout, cancellation, close: to OVER
-    HELD                counted in the gate                 `leave`, once: to OVER, or to LEFT during another change
-    LEFT                not counted; the law is to be told  `leave`, when that change is complete: to OVER
-    BYPASS              let in by `bypass`, not counted     `leave`: to OVER
+    HELD                counted in the gate                 `_leave`, once: to OVER, or to LEFT during another change
+    LEFT                not counted; the law is to be told  `_leave`, when that change is complete: to OVER
+    BYPASS              let in by `bypass`, not counted     `_leave`: to OVER
     OVER                complete, or not admitted           if it may wait: to WAITING in asyncio, to HELD in a thread
 
-A call enters: `acquire` makes a permit and calls `LockedGate.enter`. If that returns seconds, so long may the caller
+A call enters: `acquire` makes a permit, which calls its `_enter`. If that returns seconds, so long may the caller
 wait: it joins the queue, until it is woken. It leaves the queue in any case, with or without the permit held.
 
 A call is interrupted, by a signal handler that raises: what is counted, and what refers to the marker of a partition,
@@ -33,8 +33,8 @@ changes with no call in between. A refused caller compares the two. So it finds 
 their permits are no more. Waiters stand in `unwoken` until they are woken: who waits sees to that once a second, by
 `CriticalSection.catch_up`.
 
-A call leaves: its end calls `LockedGate.leave`. The gate counts one call less. The law learns from a Sample and returns
-a limit. The gate serves waiters, which are woken as soon as the lock is free.
+A call leaves: its end calls `_leave` of the permit. The gate counts one call less. The law learns from a Sample and
+returns a limit. The gate serves waiters, which are woken as soon as the lock is free.
 
 A period ends: the thread of Rounds polls the watchers and calls `LockedGate.end_period`, which tells the law what they
 saw, and ends calls if overload lasts.

@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import patience
+from batchlimit.concurrency.classification import outcome_of
 from batchlimit.concurrency.limiter import BaseLimiter
 from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.queue import GateWaiter
@@ -53,62 +54,51 @@ class AsyncPermit(BasePermit):
     def __await__(self) -> Generator[Any, None, Self]:
         if self._state is not ASKED:
             raise RuntimeError(f"{self!r} was awaited before")
-        if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
+        if seconds := self._enter(self._partition, self._timeout):
             yield from self._wait(self._partition, seconds).__await__()
         return self
 
     async def __aenter__(self) -> Self:
         if self._state is ASKED:
-            if seconds := self._locked_gate.enter(self, self._partition, self._timeout):
+            if seconds := self._enter(self._partition, self._timeout):
                 await self._wait(self._partition, seconds)
-        else:
-            self._check()
-        if self._sheddable:
-            self._block = BlockTask()
-            self._locked_gate.sheddable.add(self)
-        return self
+            if not self._sheddable:
+                return self
+        return self.__enter__()
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Awaitable[None]:
-        # As __exit__, which takes 60 ns to call.
-        if self._sheddable and self._block.is_cancelled:
-            self._end_shed(error)
-        if error is None:
-            self._locked_gate.leave(self, SUCCESS)
-        else:
-            self._locked_gate.leave_by(self, error)
+        if self._sheddable and self._block.is_cancelled and self._block.ends_by(error):
+            self.ignore()  # the cancellation by shedding becomes a refusal
+            raise self._locked_gate.refusal("shed") from error
+        self._leave(SUCCESS if error is None else outcome_of(error, self._locked_gate.classify))
         return _LEFT
 
     def __enter__(self) -> Self:
         if self._state is ASKED:
             raise RuntimeError(f"{self!r} was not awaited: write `async with`")
-        self._check()
+        if self._state is OVER:
+            raise RuntimeError(f"{self!r} was completed before")
+        if self._state is WAITING:
+            raise RuntimeError(f"{self!r} is waited for by another task")
         if self._sheddable:
             self._block = BlockTask()
-            self._locked_gate.sheddable.add(self)
+            self._expose()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._sheddable and self._block.is_cancelled:
-            self._end_shed(error)
-        self._locked_gate.leave_by(self, error)
-
-    def _check(self) -> None:
-        if self._state is OVER:
-            raise RuntimeError(f"{self!r} was completed before")
-        if self._state is WAITING:
-            raise RuntimeError(f"{self!r} is waited for by another task")
+        self.__aexit__(kind, error, trace)
 
     async def _wait(self, partition: str, seconds: float) -> None:
         """Wait in the queue, and return with the permit held."""
-        locked_gate, section = self._locked_gate, self._locked_gate.section
-        wakeup = TaskWakeup() if locked_gate.time is None else locked_gate.time.task_wakeup()
-        wait = partial(wakeup.wait, seconds, section.pause, section.catch_up)
+        locked = self._locked_gate
+        wakeup = TaskWakeup() if locked.time is None else locked.time.task_wakeup()
+        wait = partial(wakeup.wait, seconds, locked.pause, locked.catch_up)
         self._state = WAITING
-        await drive(self._waiting(GateWaiter(wakeup.waker(), self.priority), partition, wait))
+        await drive(locked.waiting(self, GateWaiter(wakeup.waker(), self.priority), partition, wait))
 
     # To be shed
 
@@ -119,12 +109,6 @@ class AsyncPermit(BasePermit):
     def _cancel(self) -> None:
         if self._state is HELD:
             self._block.cancel(f"{self!r} was shed")
-
-    def _end_shed(self, error: BaseException | None) -> None:
-        """Turn the cancellation by shedding into a refusal."""
-        if self._block.ends_by(error):
-            self.ignore()
-            raise self._locked_gate.refusal("shed") from error
 
 
 class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):

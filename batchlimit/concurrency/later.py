@@ -27,11 +27,9 @@ class Caller(GateWaiter):
 
     __slots__ = ("_deadlines", "_permit", "back", "locked_gate")
 
-    def __init__(
-        self, locked_gate: LockedGate, permit: Permit, deadlines: "Deadlines", back: tuple[Admitted, Refused]
-    ) -> None:
+    def __init__(self, permit: Permit, deadlines: "Deadlines", back: tuple[Admitted, Refused]) -> None:
         super().__init__(self._woken, permit.priority)
-        self.locked_gate, self._permit, self._deadlines = locked_gate, permit, deadlines
+        self.locked_gate, self._permit, self._deadlines = permit._locked_gate, permit, deadlines
         self.back = [back]  # whoever pops it calls back; empty: the wait is over
 
     def _woken(self) -> None:
@@ -47,15 +45,14 @@ class Caller(GateWaiter):
             admitted, refused = self.back.pop()
         except IndexError:
             return
-        section = self.locked_gate.section
-        is_held = section.leave_queue(self._permit, self)
+        is_held = self.locked_gate.leave_queue(self._permit, self)
         self._deadlines.note_end(self)
         try:
             if not is_held:
-                refused(section.in_vain(self))
+                refused(self.locked_gate.in_vain(self))
                 return
             if self._permit._sheddable:
-                self.locked_gate.sheddable.add(self._permit)
+                self._permit._expose()
             admitted(self._permit)
         except Exception as error:  # noqa: BLE001  this thread has work of its own
             if is_held:
@@ -82,16 +79,14 @@ class Deadlines:
         self._most = _FEW
         self._is_running = False
 
-    def admit(
-        self, gate: LockedGate, permit: Permit, partition: str, wait: float, back: tuple[Admitted, Refused]
-    ) -> Permit | None:
+    def admit(self, permit: Permit, partition: str, wait: float, back: tuple[Admitted, Refused]) -> Permit | None:
         """Return the permit, held, if there is room; else raise, or call back: when there is room, or too late."""
-        if not (seconds := gate.enter(permit, partition, wait)):
+        if not (seconds := permit._enter(partition, wait)):
             if permit._sheddable:
-                gate.sheddable.add(permit)
+                permit._expose()
             return permit
-        caller = Caller(gate, permit, self, back)
-        gate.section.join_queue(caller, partition)
+        caller = Caller(permit, self, back)
+        permit._locked_gate.join_queue(caller, partition)
         self.add(caller, self._clock() + seconds * _SECOND)
         return None
 
@@ -132,7 +127,7 @@ class Deadlines:
                 while self._waiting and self._waiting[0][0] <= now:
                     due.append(heapq.heappop(self._waiting)[2])
             for gate in gates:
-                gate.section.catch_up()
+                gate.catch_up()
             for caller in due:
                 caller.settle()
 
@@ -143,7 +138,7 @@ class Deadlines:
         if not self._waiting:
             return set()
         at, _, first = self._waiting[0]
-        seconds = min((at - self._clock()) / _SECOND, first.locked_gate.section.pause())
+        seconds = min((at - self._clock()) / _SECOND, first.locked_gate.pause())
         if seconds > 0 and self._bell.wait(seconds):
             return {first.locked_gate}
         return {each.locked_gate for _, _, each in self._waiting}

@@ -57,7 +57,7 @@ class BaseLimiter(Unique):
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return self._locked_gate.section.gate.limit
+        return self._locked_gate.gate.limit
 
     @overload
     def listen(self, changed: Callable[[int, int], object]) -> None: ...
@@ -94,7 +94,7 @@ class BaseLimiter(Unique):
             20 -> 30 operator
             >>> limiter.close()
         """
-        self._locked_gate.control.listen(function("changed", changed), why)
+        self._locked_gate.listen(function("changed", changed), why)
 
     def statistics(self) -> ConcurrencyStatistics:
         """Return how many calls are under way and wait now, and what was counted so far.
@@ -168,10 +168,10 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        if seconds := self._locked_gate.enter(permit, partition, wait):
+        if seconds := permit._enter(partition, wait):
             permit._wait(partition, seconds)
         if sheddable:
-            self._locked_gate.sheddable.add(permit)
+            permit._expose()
         return permit
 
     def acquire_later(
@@ -211,7 +211,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
             >>> limiter.close()
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
-        return self._deadlines.admit(self._locked_gate, permit, partition, patience(timeout), (admitted, refused))
+        return self._deadlines.admit(permit, partition, patience(timeout), (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:

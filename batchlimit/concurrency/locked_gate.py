@@ -1,22 +1,22 @@
 """The gate and its law behind one lock: threads and tasks enter and leave through it."""
 
+import logging
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from batchlimit.base.forks import Forkables
 from batchlimit.base.setting import function, functions, several
-from batchlimit.concurrency.classification import Classify, outcome_of
-from batchlimit.concurrency.critical_section import CLOSED, CriticalSection, LimitControl, SheddablePermits, checked
+from batchlimit.concurrency.classification import Classify
+from batchlimit.concurrency.critical_section import CLOSED, CriticalSection
 from batchlimit.concurrency.gate import Gate, Reason
-from batchlimit.concurrency.law import Calibrated, Law, Outcome, Sample, baselines_of, state_of
+from batchlimit.concurrency.law import Calibrated, Law, baselines_of, state_of
 from batchlimit.concurrency.laws.knee.knee import Knee
-from batchlimit.concurrency.laws.simple import Gitaly, Watched
+from batchlimit.concurrency.laws.simple import Gitaly, Settable, Watched
 from batchlimit.concurrency.partition import Partition, Partitions
-from batchlimit.concurrency.permit import BYPASS, DROPPED, HELD, IGNORED, LEFT, OVER, SUCCESS, BasePermit
+from batchlimit.concurrency.permit import HELD, OVER, BasePermit
 from batchlimit.concurrency.queue import GateWaiter, Queue
 from batchlimit.concurrency.shedding import Shedder, Shedding, check_shedding
 from batchlimit.concurrency.statistics import (
@@ -29,11 +29,13 @@ from batchlimit.concurrency.statistics import (
 from batchlimit.concurrency.watchers.latency import LatencyWatcher
 from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
+from batchlimit.events import log_event
 
 Bypass = Callable[[str, str], bool]
 """Returns True for a call, by its operation and its partition, that the limit is not for."""
 
-_new: Callable[[type[Sample], tuple[int, int, int, bool, str]], Sample] = tuple.__new__
+Changed = Callable[..., object]
+"""Called when the limit has changed, with the limit before and after; and why, where that is asked for."""
 
 
 class GateOptions(NamedTuple):
@@ -68,81 +70,53 @@ def prepared(law: Law, options: GateOptions) -> Law:
     return Watched(law) if options.is_watched and not isinstance(law, Calibrated) else law
 
 
-class LockedGate:
-    """One gate for threads and for tasks of any event loop. No method blocks, but for microseconds on the lock.
+def checked(limit: int) -> int:
+    """Return a limit that a law gave, raised to 1 if it is lower; TypeError if it is no whole number."""
+    if limit.__class__ is not int:
+        raise TypeError(f"a law must give a whole number of calls, not {limit!r}")
+    return limit if limit > 0 else 1
 
-    `enter` and `leave` are the cost of every call, so both are written flat: their usual cases are Gate.enter and
-    Gate.leave. A signal handler may raise wherever a function is called, so both change what belongs together with no
-    call in between. The marker of a partition finds calls whose end was interrupted for all that: see `lost` there.
+
+class LockedGate(CriticalSection):
+    """One gate and its law, for threads and for tasks of any event loop. No method blocks, but for microseconds.
+
+    Permits enter and leave it, and write what it counts. It has 13 public methods, because they, the laws, the rounds
+    and the limiter use it.
     """
 
     def __init__(
         self, law: Law, partitions: Partitions | None, queue: Queue, options: GateOptions, key: str | None = None
     ) -> None:
-        self.clock = options.clock
+        super().__init__(Gate(checked(law.limit), partitions, queue), Counts(key), options.clock)
         self.time: Any = None  # makes the wakeups of threads and tasks; None: in real time
-        self._classify, self._bypass = options.classify, options.bypass
-        self._partitions, self._queue = partitions, queue
-        self.counts = Counts(key)
-        self.section = CriticalSection(Gate(checked(law.limit), partitions, queue), self.counts, options.clock)
-        self.sheddable = SheddablePermits(self.section)
+        self.classify, self.bypass = options.classify, options.bypass
+        self._partitions, self.queue = partitions, queue
         self._shedder = None if options.shedding is None else Shedder(options.shedding)
         self._is_watched = options.is_watched
-        self.control = LimitControl(self.section, law)  # for changes that no call brings
-        self._update = self.control.law.update
-        self._observers = [each.observe for each in options.watchers if isinstance(each, LatencyWatcher)]
+        self.law, self.update, self._has_failed = law, law.update, False
+        self._listeners: tuple[tuple[Changed, bool], ...] = ()
+        self.sheddable: weakref.WeakSet[BasePermit] = weakref.WeakSet()  # of those under way; touched under the lock
+        self.observers = [each.observe for each in options.watchers if isinstance(each, LatencyWatcher)]
         live_gates.add(self)
+        if isinstance(setting := law.law if isinstance(law, Watched) else law, Settable):
+            alive = weakref.ref(self)
+
+            def was_set() -> None:
+                if (gate := alive()) is not None:
+                    gate.resize(lambda _now: law.limit, "operator")
+
+            setting.listen(was_set)
 
     def __repr__(self) -> str:
-        return f"<LockedGate of {self.control.law!r}: {self.section.gate!r}>"
-
-    def enter(self, permit: BasePermit, partition: str, wait: float) -> float:
-        """Enter and return 0, or return for how long the call may wait (s, at most `wait`), or raise the refusal."""
-        if self._bypass is not None and self._bypass(permit.operation, partition):
-            with self.section.lock:
-                self.counts.bypassed += 1
-            permit._state = BYPASS
-            return 0.0
-        now = self.clock()
-        section = self.section
-        seconds, refusal = 0.0, None
-        with section.lock:
-            gate = section.gate
-            place = gate.partitions.by_name.get(partition) if partition else gate.partitions.rest
-            if place is None:
-                place = self._place_of_unknown(permit, partition)
-            if gate.in_flight < gate.open_to:
-                permit._marker = place.marker  # first: never are fewer referring to it than are counted
-                gate.in_flight += 1
-                place.busy += 1
-                reason = None
-            else:
-                reason = self._enter_slowly(permit, place, now)
-            if reason is None:
-                permit._gate, permit._place = gate, place
-                permit.start_ns, permit._in_flight = now, gate.in_flight
-                permit._state = HELD
-            else:
-                permit._state = OVER  # of one that may wait, too: nobody is to complete it
-                if not (seconds := self._queue.patience(wait)):
-                    refusal = self.counts.refusal(gate, reason, now)
-        if section.deferred and not section.is_changing:
-            section.run_deferred()
-        if refusal is None:
-            return seconds
-        try:
-            raise refusal  # not under the lock: an exception that leaves the block takes 350 ns more
-        finally:
-            del refusal  # which would refer to itself, by this frame
+        return f"<LockedGate of {self.law!r}: {self.gate!r}>"
 
     def tell_time(self, clock: Callable[[], int], wakeups: Any) -> None:
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
-        self.clock = self.section.clock = clock
-        self.time = wakeups
+        self.clock, self.time = clock, wakeups
 
-    def _place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
+    def place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""
-        gate = self.section.gate
+        gate = self.gate
         if self._partitions is None or gate.is_closed:
             return gate.partitions.rest
         self.counts.unknown += 1
@@ -153,14 +127,13 @@ class LockedGate:
         detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
         raise ConcurrencyLimited("unknown_partition", None, gate.limit, gate.in_flight, detail, self.counts.key)
 
-    def _enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
+    def enter_slowly(self, permit: BasePermit, place: Partition, now: int) -> Reason | None:
         """Enter as Gate.enter says, or return why not; no permit is completed meanwhile. Requires the lock."""
-        section = self.section
-        gate, nested = section.gate, section.is_changing
+        gate, nested = self.gate, self.is_changing
         if gate.is_closed:
             permit._state = OVER
             raise LimiterClosed(CLOSED)
-        section.is_changing = True
+        self.is_changing = True
         try:
             permit._marker = place.marker
             if gate.enter(place, now):
@@ -168,103 +141,80 @@ class LockedGate:
             permit._marker = None
             if nested:
                 return gate.reason
-            lost = gate.has_lost and self.section.reclaim()
+            lost = gate.has_lost and self.reclaim()
             if gate.unwoken:
-                section.deferred.append(self.section.catch_up)
-            return self._enter_slowly(permit, place, now) if lost else gate.reason
+                self.deferred.append(self.catch_up)
+            return self.enter_slowly(permit, place, now) if lost else gate.reason
         finally:
-            section.is_changing = nested
+            self.is_changing = nested
 
     def refusal(self, reason: Reason) -> ConcurrencyLimited:
         """Count a refusal; return the error to raise."""
-        with self.section.lock:
-            return self.counts.refusal(self.section.gate, reason, self.clock())
+        with self.lock:
+            return self.counts.refusal(self.gate, reason, self.clock())
 
-    def leave(self, permit: BasePermit, outcome: Outcome) -> None:
-        """Complete a permit; nothing changes if it is complete already, or of the process this one was forked from."""
-        now = self.clock()
-        section = self.section
-        served: Sequence[GateWaiter] = ()
-        try:
-            with section.lock:
-                gate = section.gate
-                if permit._state is HELD and permit._gate is gate:
-                    gate.in_flight -= 1
-                    permit._place.busy -= 1
-                    permit._marker = None
-                    permit._state = LEFT
-                if section.is_changing:
-                    section.deferred.append(partial(self.leave, permit, outcome))
-                    return
-                if permit._state is not LEFT:
-                    permit._end()
-                    return
-                permit._state = OVER
-                section.is_changing = True
-                try:
-                    if permit._sheddable:
-                        self.sheddable.permits.discard(permit)
-                    counts = self.counts
-                    if outcome is IGNORED:
-                        counts.ignored += 1
-                    else:
-                        rtt = now - permit.start_ns
-                        if outcome is SUCCESS:
-                            counts.succeeded += 1
-                            counts.last_rtt_ns = rtt
-                        else:
-                            counts.dropped += 1
-                        # As Sample(...), which takes 150 ns more.
-                        told = permit.start_ns, rtt, permit._in_flight, outcome is DROPPED, permit.operation
-                        try:
-                            for observe in self._observers:
-                                observe(rtt)
-                            if (limit := self._update(_new(Sample, told))) != gate.limit:
-                                served = self.control.take_over(limit, now, dropped=outcome is DROPPED)
-                        except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
-                            section.deferred.append(partial(self.control.report, error))
-                    if gate.waiting.count:
-                        served = [*served, *gate.serve(now)]
-                finally:
-                    section.is_changing = False
-        finally:
-            if served:
-                section.wake(served)
-        if section.deferred:
-            section.run_deferred()
+    # Its limit
 
-    def leave_by(self, permit: BasePermit, error: BaseException | None) -> None:
-        """Complete a permit whose block ended, with this error if any."""
-        self.leave(permit, SUCCESS if error is None else outcome_of(error, self._classify))
+    def listen(self, changed: Changed, why: bool) -> None:
+        """Call a function after each change of the limit, without the lock; with the reason, if it asks why."""
+        with self.lock:
+            self._listeners += ((changed, why),)
 
-    def abandon(self, permit: BasePermit) -> None:
-        """Complete a held permit that the garbage collector found."""
-        if permit._gate is self.section.gate:
-            with self.section.lock:
-                self.counts.abandoned += 1
-            self.leave(permit, IGNORED)
+    def take_over(self, limit: int, now: int, why: str = "", *, dropped: bool = False) -> Sequence[GateWaiter]:
+        """Set a limit that the law gave; return the waiters that were served. Requires the lock."""
+        gate, limit = self.gate, checked(limit)
+        if (before := gate.limit) == limit:
+            return ()
+        by_call = "room" if limit > before else "loss" if dropped else "late"  # what the call says, if the law does not
+        why = why or state_of(self.law).why or by_call
+        served = gate.resize(limit, now, why)
+        if listeners := self._listeners:
+            self.deferred.append(lambda: _tell(listeners, before, limit, why))
+        return served
+
+    def resize(self, limit: Callable[[int], int], why: str) -> None:
+        """Take over the limit that the law gives at a time (ns)."""
+        self.change(lambda: self.take_over(limit(now := self.clock()), now, why))
+
+    def report(self, error: Exception) -> None:
+        """Log that the law failed: the first time as an error, then for debugging, since it may fail at each call."""
+        level, self._has_failed = logging.DEBUG if self._has_failed else logging.ERROR, True
+        log_event("law.failed", "%r failed; the limit stays", self.law, error=error, level=level, law=repr(self.law))
+
+    # What may be told to give up
+
+    def excess(self) -> tuple[int, list[BasePermit]]:
+        """Return how many calls are above the limit, and the sheddable ones; in both without those that were told."""
+
+        def look() -> tuple[int, list[BasePermit]]:
+            held = [each for each in self.sheddable if each._state is HELD]
+            left = [each for each in held if not each._is_shed]
+            return self.gate.in_flight - self.gate.limit - len(held) + len(left), left
+
+        return self.do(look)
 
     def end_period(self, events: Sequence[str], own: Sequence[str] | None = None) -> None:
         """Tell the law what watchers saw; end calls if overload lasts, by what its own watchers saw (None: all are)."""
         try:
             if self._is_watched:
-                self.control.calibrate(events)
+                law = self.law
+                assert isinstance(law, Calibrated)
+                self.resize(lambda now: law.calibrate(events, now), "watchers")
         finally:  # a law that fails is no reason to keep what the memory is full of
             if self._shedder is not None:
-                self._shedder.end_period(events if own is None else own, self.sheddable)
+                self._shedder.end_period(events if own is None else own, self)
 
     def close(self) -> None:
         """Let no call enter any more, and wake every waiter. Calls under way go on, and leave as ever."""
-        section = self.section
-        with section.lock:
-            section.gate.is_closed, section.gate.open_to = True, 0  # at once, also during another change
-        section.change(section.gate.close)
+        with self.lock:
+            self.gate.is_closed, self.gate.open_to = True, 0  # at once, also during another change
+        self.change(self.gate.close)
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
         """Return what was counted, with these statistics of watchers."""
-        self.section.catch_up()
-        with self.section.lock:
-            gate, counts, law = self.section.gate, self.counts, state_of(self.control.law)
+        self.catch_up()
+        with self.lock:
+            gate, counts, law = self.gate, self.counts, state_of(self.law)
             return ConcurrencyStatistics(
                 limit=gate.limit,
                 in_flight=gate.in_flight,
@@ -273,7 +223,7 @@ class LockedGate:
                 refused=dict(counts.refused),
                 watchers=watchers,
                 waits=counts.waits,
-                baselines=baselines_of(self.control.law),
+                baselines=baselines_of(self.law),
                 last_rtt=counts.last_rtt_ns / 1e9,
                 raised_by=dict(gate.raised),
                 lowered_by=dict(gate.lowered),
@@ -284,13 +234,20 @@ class LockedGate:
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: no call is under way there, and none waits."""
-        section, parents = self.section, self.section.gate
-        section.gate = Gate(parents.limit, self._partitions, self._queue)
+        parents, self.gate = self.gate, Gate(self.gate.limit, self._partitions, self.queue)
         if parents.is_closed:
-            section.gate.close()
-        section.lock, section.is_changing = threading.RLock(), False  # threads of the parent may have held the lock
-        section.deferred.clear()
-        self.sheddable.permits = weakref.WeakSet()
+            self.gate.close()
+        self.lock, self.is_changing = threading.RLock(), False  # threads of the parent may have held the lock
+        self.deferred.clear()
+        self.sheddable = weakref.WeakSet()
+
+
+def _tell(listeners: Sequence[tuple[Changed, bool]], before: int, after: int, why: str) -> None:
+    for changed, asks_why in listeners:
+        try:
+            changed(before, after, *([why] if asks_why else ()))
+        except Exception as error:  # noqa: BLE001  the caller has done its work, and cannot help it
+            log_event("limit.listener_failed", "%r failed at a change of the limit", changed, error=error)
 
 
 live_gates: Forkables[LockedGate] = Forkables()

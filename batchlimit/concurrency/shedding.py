@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from batchlimit.base.setting import between, function, of_kind, whole
 
 if TYPE_CHECKING:
-    from batchlimit.concurrency.critical_section import SheddablePermits
+    from batchlimit.concurrency.locked_gate import LockedGate
 
 
 def youngest_of_the_least(call: Any) -> Any:
@@ -74,13 +74,13 @@ class Shedder:
         self.shedding = shedding
         self._periods = self._over = 0
 
-    def end_period(self, events: Sequence[str], *permits: "SheddablePermits") -> None:
+    def end_period(self, events: Sequence[str], *gates: "LockedGate") -> None:
         """Count the period that is over, and end calls if overload lasts: of all these gates together."""
-        excess = sum(max(0, each.excess()) for each in permits)
-        calls = [call for each in permits for call in each.calls()]
-        chosen = self.choose(events, excess, calls)  # without a lock: its key is the user's
-        for each in permits if chosen else ():
-            each.end(chosen)
+        seen = [each.excess() for each in gates]
+        excess = sum(max(0, above) for above, _calls in seen)
+        calls = [call for _above, calls in seen for call in calls]
+        for call in self.choose(events, excess, calls):  # without a lock: its key is the user's
+            call._shed()
 
     def choose(self, events: Sequence[str], excess: int, calls: Sequence[Any]) -> list[Any]:
         """Return the sheddable calls that are to end now: a period is over, in which so much was seen and in excess."""

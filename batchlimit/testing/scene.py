@@ -35,7 +35,7 @@ def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
 
     def passes(_operation: str, _partition: str) -> bool:
         """Let everybody pass, as long as the limiter is not closed."""
-        return (gate := find()) is not None and not gate.section.gate.is_closed
+        return (gate := find()) is not None and not gate.gate.is_closed
 
     if isinstance(one, Engine):
         one.enter = _enter  # type: ignore[method-assign, assignment]
@@ -45,11 +45,11 @@ def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
                 del engine.enter
 
         return close
-    before, one._bypass = one._bypass, passes
+    before, one.bypass = one.bypass, passes
 
     def undo() -> None:
         if (gate := find()) is not None:
-            gate._bypass = before
+            gate.bypass = before
 
     return undo
 

@@ -172,7 +172,7 @@ def test_whose_loop_is_closed_passes_the_place_on() -> None:
 
 
 def shed_all(limiter: AsyncConcurrencyLimiter) -> None:
-    Shedder(Shedding(after=1, share=1)).end_period(["memory"], limiter._locked_gate.sheddable)
+    Shedder(Shedding(after=1, share=1)).end_period(["memory"], limiter._locked_gate)
 
 
 async def test_a_task_that_is_shed_ends_in_a_refusal() -> None:
@@ -253,7 +253,7 @@ def test_a_task_is_shed_from_another_thread() -> None:
 
     ended = start(lambda: asyncio.run(call()))
     until(lambda: limiter.statistics().in_flight == 1)
-    until(lambda: len(limiter._locked_gate.sheddable.permits) == 1)
+    until(lambda: len(limiter._locked_gate.sheddable) == 1)
     shed_all(limiter)
     with pytest.raises(ConcurrencyLimited, match=r"\(shed\)"):
         ended.result(DEADLINE)

@@ -684,7 +684,7 @@ def _in_child(limiter: Any, permit: Any, writer: int) -> None:
         entering = [Permit(locked_gate, "", 0, False) for _ in range(3)]
         for each in entering:
             with suppress(ConcurrencyLimited):
-                locked_gate.enter(each, "", 0.0)
+                each._enter("", 0.0)
         entered = limiter.statistics().in_flight
         os.write(writer, f"{first} {second} {entered}".encode())
     finally:
@@ -736,9 +736,9 @@ def test_calls_above_a_limit_that_fell_are_shed_without_watchers_and_no_more_of_
 def test_a_call_that_passes_by_is_not_shed(limiter: Any) -> None:
     here = limiter(Fixed(9), bypass=lambda operation, _partition: operation == "health")
     healthy, doomed = here.acquire(operation="health", sheddable=True), exposed(here)
-    permits = getattr(here, "_inner", here)._locked_gate.sheddable
-    assert permits.calls() == [doomed]
-    permits.end([healthy, doomed])
+    assert getattr(here, "_inner", here)._locked_gate.excess()[1] == [doomed]
+    for each in (healthy, doomed):
+        each._shed()
     assert here.statistics().shed == 1
     healthy.success()
     doomed.ignore()

@@ -424,7 +424,7 @@ def test_sums_hold_the_longest_baseline_of_each_kind() -> None:
 
 # Watchers: those of all keys, and those of the group of one key
 def limits_of(limiter: Any, *keys: str) -> list[int]:
-    return [limiter._gates.find(key).section.gate.limit for key in keys]
+    return [limiter._gates.find(key).gate.limit for key in keys]
 
 
 def test_watchers_move_the_limit_of_each_key(kind: Any) -> None:

@@ -15,5 +15,5 @@ def test_a_call_passes_few_files_and_functions(
     name: str, api: Callable[[str], dict[str, path.Passed]], valkey: Server
 ) -> None:
     figures = list(path.figures({name: api(valkey.url)}))
-    assert sum(bool(each.verdict) for each in figures) == (4 if name == path.WEB else 8)
+    assert sum(bool(each.verdict) for each in figures) == (4 if name == path.WEB else 10)
     assert [str(each) for each in figures if each.verdict == "short"] == []

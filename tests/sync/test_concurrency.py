@@ -112,7 +112,7 @@ def test_a_call_may_enter_amid_a_change_that_ended_another_one() -> None:
         permit.success()
         limiter.acquire().success()
 
-    limiter._locked_gate.section.do(change)
+    limiter._locked_gate.do(change)
     assert (limiter.statistics().in_flight, limiter.statistics().succeeded) == (0, 2)
 
 
@@ -137,7 +137,7 @@ def test_a_refusal_is_gone_when_it_was_caught() -> None:
 def step_by_step(limiter: ConcurrencyLimiter) -> tuple[Permit, GateWaiter, list[str]]:
     """A caller who was refused entry, and does not wait yet."""
     permit, woken = Permit(limiter._locked_gate, "", 0, False), []
-    assert limiter._locked_gate.enter(permit, "", 9.0)
+    assert permit._enter("", 9.0)
     return permit, GateWaiter(lambda: woken.append("woken")), woken
 
 
@@ -146,11 +146,11 @@ def test_a_place_that_came_before_the_line_is_had() -> None:
     holder = limiter.acquire()
     permit, waiter, woken = step_by_step(limiter)
     holder.success()
-    limiter._locked_gate.section.join_queue(waiter, "")
+    limiter._locked_gate.join_queue(waiter, "")
     assert woken == ["woken"]
-    assert limiter._locked_gate.section.leave_queue(permit, waiter)
+    assert limiter._locked_gate.leave_queue(permit, waiter)
     permit.success()
-    assert not limiter._locked_gate.section.leave_queue(permit, waiter)
+    assert not limiter._locked_gate.leave_queue(permit, waiter)
     assert limiter.statistics().in_flight == 0
 
 
@@ -160,7 +160,7 @@ def test_nobody_lines_up_once_it_is_closed() -> None:
     _, waiter, _ = step_by_step(limiter)
     limiter.close()
     with pytest.raises(LimiterClosed):
-        limiter._locked_gate.section.join_queue(waiter, "")
+        limiter._locked_gate.join_queue(waiter, "")
     holder.success()
 
 
@@ -173,7 +173,7 @@ def test_who_waits_ahead_makes_a_refusal_longer() -> None:
     holder = limiter.acquire()
     for _ in range(3):
         _, waiter, _ = step_by_step(limiter)
-        limiter._locked_gate.section.join_queue(waiter, "")
+        limiter._locked_gate.join_queue(waiter, "")
     with pytest.raises(ConcurrencyLimited) as caught:
         limiter.acquire(timeout=0)
     assert caught.value.retry_after == pytest.approx(4.0)
@@ -224,12 +224,12 @@ def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None
     limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(3000))
     holder = limiter.acquire()
     for _ in range(2000):
-        limiter._locked_gate.section.join_queue(GateWaiter(nobody), "")
+        limiter._locked_gate.join_queue(GateWaiter(nobody), "")
     permit, waiter, woken = step_by_step(limiter)
-    limiter._locked_gate.section.join_queue(waiter, "")
+    limiter._locked_gate.join_queue(waiter, "")
     holder.success()
     assert woken == ["woken"]
-    assert limiter._locked_gate.section.leave_queue(permit, waiter)
+    assert limiter._locked_gate.leave_queue(permit, waiter)
     permit.success()
     assert (limiter.statistics().in_flight, limiter.statistics().waiting) == (0, 0)
 
@@ -249,17 +249,17 @@ def test_a_handler_that_raises_anywhere_leaves_no_ghost_in_line() -> None:
 
         def serve(limiter: ConcurrencyLimiter = limiter, holder: Permit = holder, callers: Any = callers) -> None:
             for _, waiter, _ in callers:
-                limiter._locked_gate.section.join_queue(waiter, "")
-            limiter._locked_gate.section.leave_queue(*callers[0][:2])
+                limiter._locked_gate.join_queue(waiter, "")
+            limiter._locked_gate.leave_queue(*callers[0][:2])
             holder.success()
 
         interrupted = Interrupt(n).run(serve)
         holder.success()
         for permit, waiter, _ in callers:
-            if limiter._locked_gate.section.leave_queue(permit, waiter):
+            if limiter._locked_gate.leave_queue(permit, waiter):
                 permit.success()
         for permit, waiter, _ in callers:  # who was served only now
-            if permit._state is not OVER and limiter._locked_gate.section.leave_queue(permit, waiter):
+            if permit._state is not OVER and limiter._locked_gate.leave_queue(permit, waiter):
                 permit.success()
         assert limiter.statistics().waiting == 0, f"call {n}"
     assert n > 50
@@ -270,7 +270,7 @@ def test_who_was_served_and_interrupted_twice_costs_no_place() -> None:
     limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9))
     holder = limiter.acquire()
     permit, waiter, woken = step_by_step(limiter)
-    limiter._locked_gate.section.join_queue(waiter, "")
+    limiter._locked_gate.join_queue(waiter, "")
     holder.success()
     assert (woken, limiter.statistics().in_flight) == (["woken"], 1)
     del permit, waiter
@@ -295,7 +295,7 @@ def test_a_child_has_locks_and_shares_of_its_own() -> None:
     locked, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with limiter._locked_gate.section.lock:
+        with limiter._locked_gate.lock:
             locked.set()
             over.wait(DEADLINE)
 
@@ -322,7 +322,7 @@ def test_a_child_of_who_closed_is_closed() -> None:
 def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
     limiter = ConcurrencyLimiter(Fixed(3))
     fixed, least, more = (limiter.acquire(priority=n, sheddable=n > 0) for n in (0, 1, 2))
-    Shedder(Shedding(after=1, share=0.5)).end_period(["memory"], limiter._locked_gate.sheddable)
+    Shedder(Shedding(after=1, share=0.5)).end_period(["memory"], limiter._locked_gate)
     for spared in (fixed, more):
         spared.check()
         spared.success()
@@ -336,4 +336,4 @@ def test_a_thread_that_is_shed_finds_out_when_it_looks() -> None:
 def test_who_is_over_is_not_shed() -> None:
     limiter = ConcurrencyLimiter(Fixed(3))
     limiter.acquire(sheddable=True).success()
-    assert limiter._locked_gate.sheddable.calls() == []
+    assert limiter._locked_gate.excess()[1] == []

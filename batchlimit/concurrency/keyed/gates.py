@@ -10,7 +10,7 @@ from functools import partial
 
 from batchlimit.base.forks import Forkables
 from batchlimit.base.patterns import limits_by_name
-from batchlimit.concurrency.critical_section import CLOSED, Changed
+from batchlimit.concurrency.critical_section import CLOSED
 from batchlimit.concurrency.keyed.limits import (
     Keyed,
     KeyedStatistics,
@@ -21,7 +21,7 @@ from batchlimit.concurrency.keyed.limits import (
 )
 from batchlimit.concurrency.law import Law
 from batchlimit.concurrency.laws.simple import Fixed
-from batchlimit.concurrency.locked_gate import GateOptions, LockedGate, prepared
+from batchlimit.concurrency.locked_gate import Changed, GateOptions, LockedGate, prepared
 from batchlimit.concurrency.shedding import Shedder
 from batchlimit.concurrency.statistics import ENDED, Counts, WatcherStatistics
 from batchlimit.concurrency.watchers.watcher import Watcher
@@ -129,7 +129,7 @@ class KeyedGates:
             self._listeners += ((changed, why),)
             alive = self._alive()
         for known, gate in alive:  # without the lock: this takes the gates' own
-            gate.control.listen(partial(changed, known.key), why)
+            gate.listen(partial(changed, known.key), why)
 
     def poll(self) -> None:
         """Poll the watchers of each key, making them first if there are none yet; what fails has seen nothing."""
@@ -160,7 +160,7 @@ class KeyedGates:
             own = of_keys.get(known.key, ())
             tells.append(partial(gate.end_period, (*events, *own), own))
         if self._shedder is not None:
-            tells.append(partial(self._shedder.end_period, events, *(gate.sheddable for _known, gate in alive)))
+            tells.append(partial(self._shedder.end_period, events, *(gate for _known, gate in alive)))
         for tell in tells:  # without the lock, as above
             try:
                 tell()
@@ -210,7 +210,7 @@ class KeyedGates:
         own = self._options._replace(bypass=bypass, shedding=keyed.shedding, clock=self.clock, is_watched=is_watched)
         gate = LockedGate(self._law(pattern, own), keyed.partitions, keyed.queue, own, key)
         for changed, why in self._listeners:
-            gate.control.listen(partial(changed, key), why)
+            gate.listen(partial(changed, key), why)
         known = KnownGate(gate, self._gone.append)
         known.counts, known.key, known.pattern, known.watchers = gate.counts, key, pattern, None
         self._known[key] = known

@@ -75,10 +75,10 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
-        if seconds := gate.enter(permit, partition, wait):
+        if seconds := permit._enter(partition, wait):
             permit._wait(partition, seconds)
         if sheddable:
-            gate.sheddable.add(permit)
+            permit._expose()
         return permit
 
     def acquire_later(
@@ -108,7 +108,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         """
         gate = self._by_key.get(key) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)
-        return self._deadlines.admit(gate, permit, partition, patience(timeout), (admitted, refused))
+        return self._deadlines.admit(permit, partition, patience(timeout), (admitted, refused))
 
     @cached_property
     def _deadlines(self) -> Deadlines:
@@ -145,7 +145,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
         permit_of = partial(Permit, operation=operation, priority=priority, sheddable=sheddable)
         run(entering(self._gates, order, patience(timeout), permit_of, partition, held))
         for permit in held if sheddable else ():
-            permit._locked_gate.sheddable.add(permit)
+            permit._expose()
         return Permits(order, held)
 
     def close(self) -> None:

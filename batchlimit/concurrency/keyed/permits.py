@@ -38,9 +38,8 @@ def entering(
     try:
         while not held:
             for key in order:
-                gate = gates.by_key.get(key) or gates.find(key)
-                permit = permit_of(gate)
-                if patience := gate.enter(permit, partition, max(0.0, (until - gates.clock()) / _SECOND)):
+                permit = permit_of(gates.by_key.get(key) or gates.find(key))
+                if patience := permit._enter(partition, max(0.0, (until - gates.clock()) / _SECOND)):
                     if rounds < _ROUNDS and key != order[0]:
                         rounds += 1
                         order = keys if rounds == _ROUNDS else [key, *(each for each in keys if each != key)]

@@ -41,7 +41,7 @@ def test_a_key_in_use_outlives_ones_that_were_used_once() -> None:
     for number in range(100):
         limiter.acquire("hot").success()
         limiter.acquire(f"key {number}").success()
-    law: Any = limiter._gates.find("hot").control.law
+    law: Any = limiter._gates.find("hot").law
     assert law.seen == 100
 
 
@@ -61,7 +61,7 @@ def test_what_watchers_see_changes_no_fixed_limit_and_is_no_fault(
     with KeyedConcurrencyLimiter({"*": limit}, watchers=[Busy()], every=1e6) as limiter, limiter.acquire("a"):
         limiter._gates.poll()
         limiter._gates.end_period(("busy",))
-        assert limiter._gates.find("a").section.gate.limit == 5
+        assert limiter._gates.find("a").gate.limit == 5
     assert caplog.text == ""
 
 

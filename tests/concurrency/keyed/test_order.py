@@ -12,7 +12,7 @@ def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the
     full: set[str] = set()
 
     def gate(key: str) -> Any:
-        return SimpleNamespace(key=key, enter=lambda _permit, _partition, _wait: 1.0 if key in full else 0.0)
+        return SimpleNamespace(key=key, wait=lambda: 1.0 if key in full else 0.0)
 
     gates: Any = SimpleNamespace(by_key={key: gate(key) for key in KEYS}, clock=lambda: 7)
     held: list[Any] = []
@@ -27,4 +27,6 @@ def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the
 
 
 def _permit(gate: Any) -> Any:
-    return SimpleNamespace(key=gate.key, ignore=lambda: None, start_ns=0, _wait=lambda *_: gate.key)
+    return SimpleNamespace(
+        key=gate.key, ignore=lambda: None, start_ns=0, _enter=lambda *_: gate.wait(), _wait=lambda *_: gate.key
+    )
