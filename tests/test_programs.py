@@ -1,5 +1,6 @@
 """What this machine lacks skips the tests that ask for it, and says how to get it; nothing else skips one."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.nodes import node
+from tests.ports import free_port
 from tests.programs import Unavailable, program
 from tests.servers import DidNotStart, any_binary, redis_server, valkey_binary
 from tests.tls import tls
@@ -65,3 +67,19 @@ def test_a_server_that_is_there_and_does_not_start_skips_nothing(run: object) ->
     assert callable(run)
     with pytest.raises(DidNotStart, match="no-such-option"), run(valkey_binary(), "--no-such-option", "1"):
         pytest.fail("it started")
+
+
+# Servers of the tests: the ports that they get, and those that this machine lacks
+
+
+_FIFTY_PORTS = "from tests.ports import free_port; print(*(free_port() for _ in range(50)))"
+
+
+def test_no_port_is_given_out_twice_before_its_server_has_it() -> None:
+    """Nor does another process get it: the first port of the block is the claim to all of them."""
+    ours = [free_port() for _ in range(50)]
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", min(ours) // 100 * 100))
+    command = [sys.executable, "-c", _FIFTY_PORTS]
+    theirs = subprocess.run(command, cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True)
+    assert len({*ours, *map(int, theirs.stdout.split())}) == 100

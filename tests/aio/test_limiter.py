@@ -1,12 +1,14 @@
 """The public face of the asyncio API: what each method says and does, one caller at a time."""
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 import redis.asyncio
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, StoreUnavailable
+from batchlimit.aio.guarded_store import CallTimeout
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.reservoir.requests import Prefetch
@@ -270,3 +272,160 @@ async def test_close_does_not_wait_for_ever() -> None:
     await limiter.close()
     with pytest.raises(LimiterClosed):
         await waiter
+
+
+# The asyncio limiter as a decorator: what it takes
+
+
+async def test_what_is_limited_is_a_coroutine_function_too() -> None:
+    @limiter_on(Stage()).limit("k")
+    async def search() -> None:
+        """Find."""
+
+    assert inspect.iscoroutinefunction(search)
+    assert (search.__name__, search.__doc__) == ("search", "Find.")
+
+
+@pytest.mark.parametrize("function", [len, lambda: None])
+async def test_what_is_no_coroutine_function_is_named_at_once(function: Any) -> None:
+    with pytest.raises(TypeError, match="an AsyncRateLimiter limits coroutine functions, not"):
+        limiter_on(Stage()).limit("k")(function)
+
+
+async def test_a_limit_may_be_made_before_there_is_a_loop() -> None:
+    """Decorators run at import; the limiter is at home on the loop of the first call."""
+    limiter = AsyncRateLimiter.from_url("memory://", "10/s")
+
+    @limiter.limit("k")
+    async def work() -> int:
+        return 1
+
+    assert await work() == 1
+    await limiter.close()
+
+
+# A time budget that a loop which was held up does not shorten
+
+
+async def test_what_is_in_time_returns() -> None:
+    async with CallTimeout(0.05):
+        await asyncio.sleep(0.04)
+    await asyncio.sleep(1.0)
+
+
+async def test_what_is_not_is_cancelled() -> None:
+    with pytest.raises(TimeoutError):
+        async with CallTimeout(0.05):
+            await asyncio.sleep(10.0)
+    assert virtual_loop().time() < 1000.06
+
+
+async def test_an_error_within_is_that_error() -> None:
+    with pytest.raises(LookupError):
+        async with CallTimeout(0.05):
+            raise LookupError
+    with pytest.raises(TimeoutError):
+        async with CallTimeout(0.05):
+            raise TimeoutError
+
+
+async def test_who_is_cancelled_from_outside_is_cancelled() -> None:
+    async def wait() -> None:
+        async with CallTimeout(5.0):
+            await asyncio.sleep(10.0)
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+async def test_what_came_while_the_loop_was_held_up_is_in_time(rounds: int) -> None:
+    """An answer is read in one round of the loop, understood in the next, and its task has it in the third."""
+    answer = asyncio.get_running_loop().create_future()
+
+    def arrive(left: int) -> None:
+        if left == 1:
+            answer.set_result(5)
+        else:
+            asyncio.get_running_loop().call_soon(arrive, left - 1)
+
+    async with CallTimeout(0.05):
+        virtual_loop().leap(3.0)  # somebody computes for three seconds; meanwhile it arrives
+        asyncio.get_running_loop().call_soon(arrive, rounds)
+        assert await answer == 5
+
+
+# A refusal never says that a caller may come back before a token can be there, from the first one on
+
+
+_ROUNDING = 1e-4
+
+
+class PlainBucket:
+    def __init__(self, quota: Quota) -> None:
+        self._quota, self._level, self._at = quota, float(quota.burst), virtual_loop().time()
+
+    def take(self) -> None:
+        now = virtual_loop().time()
+        self._level = min(self._quota.burst, self._level + (now - self._at) * self._quota.rate) - 1
+        self._at = now
+
+    @property
+    def next_at(self) -> float:
+        return self._at + (1 - self._level) / self._quota.rate
+
+
+@pytest.mark.parametrize("every", [0.003, 0.05])
+@pytest.mark.parametrize("quota", ["10/day", "10/minute", "2/s", "4/s burst 1", "10/s burst 2", "100/s", "5/s; 20/day"])
+async def test_who_comes_back_when_told_is_never_too_early_for_any_token(quota: str, every: float) -> None:
+    bands = Quota.parse(quota).bandwidths
+    limiter = AsyncRateLimiter(MemoryStore(virtual_loop().time), quota, clock=virtual_loop().time)
+    plain = [PlainBucket(Quota(each.rate, each.burst)) for each in bands]
+    refusals = 0
+    for _ in range(400):
+        decision = await limiter.decide(KEY)
+        if decision.allowed:
+            for each in plain:
+                each.take()
+        else:
+            refusals += 1
+            told = virtual_loop().time() + decision.retry_after
+            assert told >= max(each.next_at for each in plain) - _ROUNDING
+            await asyncio.sleep(every)
+    assert refusals > 30
+    await limiter.close()
+
+
+# A key leaves the memory when it is idle, and never under the feet of a task that has tokens of it
+
+
+@pytest.mark.parametrize("idle_after", [0.0, 0.2, 10.0])
+async def test_who_waits_for_one_key_longer_than_its_tokens_of_another_last_gets_both(idle_after: float) -> None:
+    """With idle_after=0 the other one had left meanwhile, and an exception of ours came out of acquire_all."""
+    stage = Stage()
+    limiter = limiter_on(stage, "10/s burst 10", idle_after=idle_after, deadline=10.0)
+
+    async def slow_at_first() -> None:
+        if len(stage.asks) == 1:
+            await asyncio.sleep(5.0)
+
+    stage.before = slow_at_first
+    await limiter.acquire_all({"a": 1, "b": 1})
+    assert limiter.statistics().admitted == 2
+    await limiter.close()
+
+
+async def test_a_key_that_leaves_at_once_is_as_good_as_any_other() -> None:
+    limiter = limiter_on(Stage(), "10/s burst 10", idle_after=0.0)
+    loop = virtual_loop()
+    for _ in range(100):
+        assert await limiter.try_acquire("a")
+        loop.leap(0.3)
+        await asyncio.sleep(0.7)
+    assert limiter.statistics().admitted == 100
+    await asyncio.sleep(2.0)
+    assert limiter.statistics().keys == 0
+    await limiter.close()

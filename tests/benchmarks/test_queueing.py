@@ -1,15 +1,21 @@
 """The simulated server obeys the laws of queues, and the same seed gives the same run."""
 
 import math
+from array import array
 from dataclasses import replace
+from math import nan
 
 import pytest
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import Fixed
+from benchmarks import timetable
+from benchmarks.open_loop import Both, observed, open_loop
 from benchmarks.queueing.arrivals import arrivals
-from benchmarks.queueing.contestants import CONTESTANTS
-from benchmarks.queueing.results import Task, carry_out
+from benchmarks.queueing.contestants import CONTESTANTS, LAWS
+from benchmarks.queueing.laws import OURS
+from benchmarks.queueing.report import losses, verdicts
+from benchmarks.queueing.results import Results, Task, carry_out
 from benchmarks.queueing.run import Run
 from benchmarks.queueing.scenario import (
     GOODPUT,
@@ -19,6 +25,9 @@ from benchmarks.queueing.scenario import (
     Scenario,
     Stalls,
 )
+from benchmarks.queueing.seeds import Runs
+from benchmarks.queueing.tally import Figures
+from benchmarks.timetable import RATE, Noted
 from tests.depth import depth
 
 SHORT = replace(SCENARIOS["A"], measured=5.0, seconds=30.0)
@@ -138,3 +147,52 @@ def test_everyone_runs(who: str) -> None:
 def test_the_knee_reaches_its_target(letter: str) -> None:
     """The first seed of the table in docs/concurrency.md; F tells little with one."""
     assert carry_out(Task(letter, "Knee", 0, hidden=False)).goodput >= GOODPUT
+
+
+# A table of laws rounds nothing up, and says who does better than ours
+
+
+def runs(*goodputs: float, false: float = nan) -> Runs[Figures]:
+    return Runs(tuple(Figures(each, false, 0.1, 0.0, 0.02, 0.05) for each in goodputs))
+
+
+def results(ours: Runs[Figures], theirs: Runs[Figures]) -> Results:
+    return {letter: {who: ours if who == OURS else theirs for who in CONTESTANTS} for letter in "AB"}
+
+
+def test_what_falls_short_by_a_hair_falls_short() -> None:
+    rows = {row[0]: row[1:] for row in verdicts(results(runs(0.93999, false=0.0), runs(0.94, 0.95, false=0.0)))}
+    assert rows[OURS] == ["0.939 in A", "0.00 %", "no"]
+    assert rows["AIMD, 5 s"][-1] == "yes"
+
+
+def test_false_rejections_fail_as_well() -> None:
+    assert {row[-1] for row in verdicts(results(runs(1.0, false=0.021), runs(1.0, false=0.021)))} == {"no"}
+
+
+def test_who_does_better_is_named() -> None:
+    rows = list(losses(results(runs(0.9), runs(0.95))))
+    assert [row[0][0] for row in rows] == ["A", "B"]
+    assert rows[0][-1] in LAWS
+    assert list(losses(results(runs(0.95), runs(0.953)))) == []
+
+
+# What is said of calls on a timetable is of all of them, and of no others
+
+
+def test_the_longest_calls_are_counted_for_both() -> None:
+    ours = Noted(array("q", [60_000, 1_000, 1_000, 50_000]), array("q", [1] * 4))
+    floor = Noted(array("q", [100] * 4), array("q", [1] * 4))
+    figures = {figure.name: figure for figure in open_loop(Both(ours, floor, 7), "here")}
+    assert figures["open loop: longer than 50 us, calls"].value == 25
+    assert figures["open loop: longer than 50 us, of the floor"].value == 0
+    assert figures["open loop: a call, p99"].verdict == "short"
+    assert figures["open loop: a call, p50"].note == "4,000/s of 8 threads, here; 7 store calls for 4 and lead-ins"
+
+
+def test_both_are_observed_on_the_same_timetable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.open_loop._TURN", 0.05)
+    monkeypatch.setattr(timetable, "_LEAD_IN", 0.0)
+    both = observed("memory://", 0.1)
+    assert len(both.ours.took) == len(both.floor.took) == RATE * 0.1
+    assert both.asks > 0

@@ -1,7 +1,10 @@
+import ast
+import re
+
 import pytest
 
-from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.bucket.state import counted, read_bucket, rules_of
+from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
+from batchlimit.bucket.state import BucketState, counted, read_bucket, rules_of
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.overrides import STEPS
 from batchlimit.quota.quota import Quota
@@ -100,3 +103,14 @@ def test_a_bucket_of_another_format_is_not_read() -> None:
 def test_a_damaged_bucket_is_told(damage: dict[str, str]) -> None:
     with pytest.raises(BucketUnavailable, match="no bucket"):
         read_bucket(bucket() | damage, START)
+
+
+# What a message says if nobody gives it, as its documentation tells
+
+
+@pytest.mark.parametrize("message", [Ask, Grant, Spend, GiveBack, Level, BucketState])
+def test_a_field_has_the_default_that_its_documentation_tells(message: type) -> None:
+    fields = re.split(r"\n {8}(?=\w+: )", (message.__doc__ or "").partition("    Example:")[0])[1:]
+    told = [(field.partition(":")[0], re.search(r"default (\(\)|[^):;]+)", field)) for field in fields]
+    defaults = {name: ast.literal_eval(found[1]) for name, found in told if found}
+    assert defaults == message._field_defaults  # type: ignore[attr-defined]

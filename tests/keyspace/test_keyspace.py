@@ -1,20 +1,29 @@
-"""Which entry stands for a key."""
+"""The keyspace: which entry stands for a key, what is let go of, and what an error of one call is to each key."""
 
 import gc
 import inspect
 import subprocess
 import sys
 import weakref
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 
 from batchlimit import AsyncRateLimiter, Quota, RateLimiter
 from batchlimit.base.unique import live_limiters
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
+from batchlimit.bucket.messages import Groups, Spend
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.keyspace.key_spend import of_each
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.reservoir.bucket_view import KeySnapshot
+from batchlimit.reservoir.waiter import Admit
+from batchlimit.sync.acquire_all import AcquireAll
+from tests.opcodes import Signals
 from tests.sync.stage import KEY, Clock, Stage
 
 pytestmark = pytest.mark.usefixtures("without_refresher")
@@ -177,3 +186,67 @@ for make in (RateLimiter, RateLimiter.from_url):
 assert signature(RateLimiter.from_url).parameters["connect_timeout"].default == 1.0
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# Who is interrupted while it lets a key entry go leaves nothing of it: it is done again, and counted once
+
+
+def test_an_entry_that_was_half_let_go_leaves_no_page_behind() -> None:
+    """A page held it for ever, with those who had waited there."""
+    for place in count(1):
+        with RateLimiter(Stage(), Quota(0.001, 100), sizer=FixedBatch(50), clock=Clock()) as limiter:
+            assert limiter.try_acquire(KEY)
+            keyspace, entry = limiter._registry._keyspace, limiter._entries[KEY]
+            assert entry.evict()
+            signals = Signals(place)
+            signals.run(partial(keyspace.let_go, entry))
+            keyspace.let_go(entry)
+            seen = limiter.statistics()
+            assert (sum(map(len, keyspace._tallies.pages)), len(keyspace._cache)) == (0, 0), signals.raised
+            assert (seen.keys, seen.admitted) == (0, 1), signals.raised
+            if not signals.raised:
+                break
+    assert place > 10
+
+
+# What an error of one call is to each of its spends
+
+
+ANN, BOB = (Spend(key, Quota(1.0), 1) for key in ("ann", "bob"))
+DAMAGED, AWAY = BucketUnavailable("damaged", code="DAMAGED"), StoreUnavailable("away")
+
+
+@pytest.mark.parametrize(
+    ("error", "groups", "expected"),
+    [
+        (DAMAGED, [[ANN]], DAMAGED),
+        (DAMAGED, [[ANN, BOB]], None),
+        (DAMAGED, [[ANN], [BOB]], None),
+        (AWAY, [[ANN]], AWAY),
+        (AWAY, [[ANN, BOB]], AWAY),
+        (AWAY, [[ANN], [BOB]], AWAY),
+    ],
+)
+def test_of_several_buckets_only_take_says_which_one_is_damaged(
+    error: StoreUnavailable, groups: Groups, expected: StoreUnavailable | None
+) -> None:
+    assert of_each(error, groups) is expected
+
+
+# What a caller of several keys does with what it holds
+
+
+@pytest.mark.parametrize(("early", "late"), [("ann", "bob"), ("bob", "ann")])
+def test_a_caller_waits_next_at_the_key_whose_tokens_have_expired_meanwhile(
+    early: str, late: str, without_refresher: None
+) -> None:
+    clock = Clock()
+    with RateLimiter(Stage(), Quota(0.001, 100), sizer=FixedBatch(1), clock=clock) as limiter:
+        caller = AcquireAll({"ann": 1, "bob": 1}, limiter._registry)
+        first = caller._hold(early, NO_WAIT).verdict
+        assert isinstance(first, Admit)
+        clock.now = first.before - 0.001
+        caller._hold(late, NO_WAIT)
+        clock.now = first.before
+        assert caller._confirm() == early
+        caller._leave()

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +11,9 @@ from batchlimit import Quota, RateLimiter
 from batchlimit.base.clock import steady
 from batchlimit.stores import RedisStore
 from benchmarks.audited_fleet.audit import Admission, excess
+from tests.depth import only_deep
+from tests.life import task_storm
+from tests.life.signal_storm import ALL_KINDS
 from tests.servers import Server
 from tests.sync.stage import KEY, process, said, until
 
@@ -161,3 +166,24 @@ def test_threads_that_were_stopped_past_their_lease_spend_nothing_of_it(
             log.append((begun, ended, 1))
         assert other.end() == 0
     assert excess(log, quota) == 0.0
+
+
+# Signals that raise, thousands of them: no key is dead, nobody waits for ever, no slot is lost
+
+
+def play(kind: str, raised: int) -> None:
+    program = [sys.executable, "-m", "tests.life.signal_storm", kind, f"{raised}"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["rate", "several", "spends", "concurrency", "keyed"])
+def test_after_a_thousand_signals_amid_its_calls_a_limiter_serves(kind: str) -> None:
+    """Callers waited for ever for the answer to an ask whose caller was gone, and slots had no holder."""
+    play(kind, 1000)
+
+
+@only_deep
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_after_many_thousand_signals_amid_its_calls_a_limiter_is_as_before(kind: str) -> None:
+    play(kind, 20_000 if kind in task_storm.KINDS else 100_000)

@@ -1,4 +1,4 @@
-"""Quota: what it accepts, how it is written and read, and which quota a key has."""
+"""Quota: what it accepts, how it is written and read, which quota a key has, and what follows a failure."""
 
 import copy
 import math
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchlimit.quota.failure_policy import CLOSED, FailurePolicy, failure_rule
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
@@ -492,3 +493,61 @@ def test_every_window_of_a_unit_is_written_as_one(n: int, per: float, burst: int
 def test_a_window_that_cannot_be_is_refused_and_named(n: Any, per: Any, burst: Any, shown: str) -> None:
     with pytest.raises(ValueError, match=shown):
         Quota.within(n, per=per, burst=burst)
+
+
+# What on_failure may be, and which policy a key has
+
+
+def test_a_policy_is_made_by_name() -> None:
+    assert FailurePolicy.closed() == FailurePolicy("closed") == CLOSED
+    assert FailurePolicy.open() == FailurePolicy("open")
+    assert FailurePolicy.local() == FailurePolicy("local")
+    assert FailurePolicy.local(instances=4) == FailurePolicy("local", 4)
+
+
+def test_one_policy_is_every_keys() -> None:
+    assert failure_rule("open")("any") == FailurePolicy.open()
+    assert failure_rule(FailurePolicy.local(3))("any") == FailurePolicy.local(3)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("login:ann", "closed"), ("search:ann", "local"), ("search:admin", "open"), ("export:ann", "closed")],
+)
+def test_a_mapping_names_keys_as_quotas_do(key: str, kind: str) -> None:
+    policies = {"search:*": "local", "search:admin": "open", "login:*": FailurePolicy.closed(), "*": "closed"}
+    rule = failure_rule(policies)  # type: ignore[arg-type]
+    assert rule(key).kind == kind
+
+
+def test_a_star_is_for_the_rest() -> None:
+    assert failure_rule({"*": "open", "login:*": "closed"})("login:ann") == CLOSED
+    assert failure_rule({"*": "open", "login:*": "closed"})("search") == FailurePolicy.open()
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "said"),
+    [
+        ("shut", ValueError, "'closed', 'open' or 'local', not 'shut'"),
+        (None, TypeError, "not None"),
+        (True, TypeError, "not True"),
+        ({"*": 5}, TypeError, "not 5"),
+        ({b"a": "open"}, TypeError, "not b'a'"),
+        ({}, ValueError, "for the keys that [] does not name: add '*': 'closed'"),
+        ({"serach:*": "open"}, ValueError, "for the keys that ['serach:*'] does not name: add '*': 'closed'"),
+    ],
+)
+def test_a_wrong_source_says_what_is_wrong(source: object, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind) as caught:
+        failure_rule(source)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instances", "error"),
+    [("local", 0, ValueError), ("local", -1, ValueError), ("local", True, TypeError), ("local", 2.0, TypeError),
+     ("open", 3, ValueError), ("closed", 1, ValueError)],
+)  # fmt: skip
+def test_instances_are_a_whole_number_and_for_local_alone(kind: str, instances: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        FailurePolicy(kind, instances)  # type: ignore[arg-type]

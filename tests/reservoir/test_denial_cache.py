@@ -2,18 +2,26 @@
 
 import math
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
+from batchlimit.base.decision import whole_seconds
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.overrides.code import Rank
+from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount, leaves_plenty
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
+from batchlimit.reservoir.sizing import DEFAULT_SIZER, FixedBatch, FractionBatch
 from batchlimit.reservoir.waiter import Fetch
+from tests.depth import depth
+from tests.reservoir.alone import Alone, costs, pauses
+from tests.reservoir.entry import DEAD, HUNDRED, Entry
 from tests.reservoir.world import about, answer
 
 THOUSAND = Quota(1000.0, 1000)  # its pace is 50 ms, in which 50 tokens flow in
@@ -197,3 +205,135 @@ def test_a_look_without_the_lock_goes_by_one_answer() -> None:
     state = Overtaken(THOUSAND, CLOSED, "full", InstanceCount(), 0.0, "key", Rank(0, 0.0))
     state.answers = iter([DenialCache.dry(0.2, 1, 0.0, large_cost=2.0), NO_DENIALS])
     assert not Forecast(state).denies(5, 0.0)
+
+
+# What a refused caller is told is enough: after exactly that time it is admitted, if its process is alone
+
+
+_ONE = ("10/s", "100/s burst 20", "10/minute", "2/s burst 40", "100/s", "1/s burst 1", "1000/s burst 100", "10/hour")
+_SEVERAL = (
+    "10/s burst 20; 100/hour",
+    "5/s burst 5; 60/minute burst 30; 1000/day burst 100",
+    "100/s burst 10; 20/minute burst 60",
+    "1/s burst 50; 1000/hour burst 20",
+)
+_ROUNDED = 677
+"""The seed of a caller who was told an instant that a float cannot tell from the one at which its tokens are there."""
+_SIZERS = (DEFAULT_SIZER, FixedBatch(0), FixedBatch(1), FixedBatch(7), FractionBatch())
+
+
+@pytest.mark.parametrize("seed", sorted({*range(depth(40, 3000)), _ROUNDED}))
+@pytest.mark.parametrize("owing", [False, True], ids=["paid", "owing"])
+@pytest.mark.parametrize("quotas", [_ONE, _SEVERAL], ids=["one bandwidth", "several"])
+def test_who_waits_as_long_as_it_was_told_is_admitted(quotas: tuple[str, ...], owing: bool, seed: int) -> None:
+    chance = Random(seed)
+    quota = Quota.parse(chance.choice(quotas))
+    alone = Alone(quota, chance.choice(_SIZERS), chance.choice([0.0, 0.0, 0.002, 0.05]), chance)
+    largest = quota.largest_cost
+    for _ in range(chance.randint(5, 60)):
+        cost, wait = costs(largest, chance), 0.0
+        match chance.choice(["call"] * 10 + ["deny"] * 2 + ["wait", "refund", "owe"] + ["pass"] * 5):
+            case "call":
+                wait = alone.call(cost)
+            case "deny":
+                wait = alone.deny(cost)
+            case "wait":
+                wait = alone.call(cost, patience=chance.choice([0.01, 0.3, 1.0]))
+            case "refund":
+                alone.refund(chance.choice([1, 2]))
+            case "owe" if owing and alone.owed < 5 * largest and min(each.rate for each in quota.bandwidths) >= 0.2:
+                alone.owe(chance.choice([1, 3, largest, 2 * largest + 1]))
+            case _:
+                alone.pass_by(pauses(quota, chance))
+        if wait and chance.random() < 0.4:
+            alone.pass_by(wait)
+            assert (alone.call(cost), cost, wait) == (0.0, cost, wait)
+
+
+# The bucket hears how many tokens an instance refused its callers: for people who look at a fleet
+
+
+def refusing(entry: Entry, at: float = 0.0) -> None:
+    """Have the bucket refuse a caller for half a second, and memory one more of cost 2."""
+    entry.refuse(entry.fetch(entry.join(1, NO_WAIT), at), at)
+    entry.reservoir.to_wake()
+    entry.reservoir.admission.deny(2, at + 0.1)
+
+
+def test_an_ask_tells_of_the_tokens_that_were_refused_since_the_last_one() -> None:
+    entry = Entry()
+    refusing(entry)
+    fetch = entry.fetch(entry.join(1), 0.6)
+    assert fetch.ask.refused == 3
+    entry.grant(fetch, 0.6, tokens=1)
+    assert entry.fetch(entry.join(1), 0.7).ask.refused == 0
+
+
+def test_what_may_not_have_arrived_is_told_again() -> None:
+    entry = Entry()
+    refusing(entry)
+    lost = entry.fetch(entry.join(1), 0.6)
+    entry.reservoir.failed(lost, DEAD, 0.6)
+    assert entry.fetch(entry.join(1), 1.0).ask.refused >= 3
+
+
+def test_an_ask_tells_of_the_tokens_that_were_only_to_be_refused() -> None:
+    entry = Entry(KeyRule(HUNDRED, "shadow"))
+    entry.refuse(entry.fetch(passed := entry.join(4, NO_WAIT)), retry_after=0.5)
+    fetch = entry.fetch(entry.join(1), 0.6)
+    assert (fetch.ask.refused, fetch.ask.shadow_refused) == (0, 4)
+    entry.grant(fetch, 0.6, tokens=1)
+    fetch = entry.fetch(entry.join(1), 0.7)
+    assert fetch.ask.shadow_refused == 0
+    entry.grant(fetch, 0.7, tokens=1)
+    entry.reservoir.leave(passed, 0.8)  # nobody untells it
+    assert entry.fetch(entry.join(1), 0.9).ask.shadow_refused == 0
+
+
+# A Retry-After is kept, and is no second longer than the true wait rounded up, if the process is alone
+
+
+QUOTAS = (
+    "1/s", "2/s", "10/s", "3/s burst 1", "10/s burst 2", "1/3s",
+    "5/minute", "7/minute burst 2", "1/minute", "10/hour", "100/day",
+    "5/minute; 100/day", "1/s burst 3; 20/minute", "10/s burst 20; 100/hour",
+)  # fmt: skip
+PART = 2
+"""Costs are at most this part of the burst. Where more is asked for, tokens that were spent and not yet reported may
+delay it: the caller is told the latest time."""
+ON_THE_WAY = 20e-6
+"""Seconds that a request takes to arrive, at the least."""
+
+
+def refused(quota: Quota, seed: int) -> tuple[Alone, int, float]:
+    """Play a story until somebody is refused; return at what cost, and what it was told (s)."""
+    chance = Random(seed)
+    alone = Alone(quota, DEFAULT_SIZER, chance.choice([0.0, 0.0002, 0.002]), chance)
+    for _ in range(chance.randint(0, 12)):
+        alone.call(costs(quota.largest_cost, chance))
+        alone.pass_by(pauses(quota, chance))
+    while True:
+        cost = min(costs(quota.largest_cost, chance), max(1, quota.largest_cost // PART))
+        if wait := alone.call(cost):
+            return alone, cost, wait
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+def test_what_is_told_is_kept_and_is_no_second_too_long(quota: str) -> None:
+    """Whoever is told a wait does not know how much of its next request's way the bucket has counted already."""
+    too_long = 0
+    for seed in range(depth(40, 1000)):
+        alone, cost, wait = refused(Quota.parse(quota), seed)
+        told = whole_seconds(wait) or 0
+        alone.pass_by(told + ON_THE_WAY)
+        assert alone.call(cost) == 0.0, (seed, cost, wait)
+        sooner, cost, _ = refused(Quota.parse(quota), seed)
+        sooner.pass_by(told - 1 - sooner.round_trip)
+        too_long += told > 1 and sooner.call(cost) == 0.0
+    assert too_long == 0
+
+
+def test_who_is_refused_at_one_a_second_comes_back_after_one() -> None:
+    alone = Alone(Quota.parse("1/s"), DEFAULT_SIZER, 0.0, Random(1))
+    assert alone.call(1) == 0.0
+    assert whole_seconds(alone.call(1)) == 1

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchlimit.batching import TimeBatch
 from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.sizing import (
     BatchSizer,
@@ -16,10 +19,10 @@ from batchlimit.reservoir.sizing import (
     FixedBatch,
     FractionBatch,
     GrowingBatch,
-    TimeBatch,
     Usage,
     wanted,
 )
+from tests.reservoir.alone import Alone
 
 KERNEL = 0.25
 HUNDRED = Quota(100.0, 100)
@@ -243,3 +246,50 @@ def test_demand_is_never_negative(observations: list[tuple[int, float]]) -> None
         now += pause
         demand.observe(tokens, now)
         assert demand.rate >= 0.0
+
+
+# How many instances there are, as a table of (when a key told how many, how many there are now)
+
+
+@pytest.mark.parametrize(
+    ("told", "instances"),
+    [
+        ([], 0),
+        ([(100.0, 3)], 3),
+        ([(100.0, 3), (101.0, 1)], 3),
+        ([(100.0, 1), (159.0, 4)], 4),
+        ([(100.0, 4), (161.0, 2)], 4),  # the minute before counts still
+        ([(100.0, 4), (161.0, 2), (222.0, 1)], 2),
+        ([(100.0, 4), (300.0, 2)], 2),  # two minutes later: nothing is left of it
+        ([(100.0, 4), (101.0, 1), (102.0, 1)], 4),
+        ([(100.0, 4), (160.0, 1), (165.0, 1), (215.0, 1), (225.0, 1)], 1),  # a minute ends with its last instant
+        ([(100.0, 4), (220.0, 1)], 1),
+        ([(100.0, 4), (250.0, 2)], 2),
+        ([(100.0, 4), (300.0, 0)], 0),
+        ([(100.0, 9), (159.9, 9), (161.0, 1), (200.0, 2), (225.0, 1)], 2),
+    ],
+)
+def test_the_most_of_the_last_minute_or_two(told: list[tuple[float, int]], instances: int) -> None:
+    instance_count = InstanceCount()
+    for now, n in told:
+        instance_count.learn(n, now)
+    assert instance_count.instances == instances
+
+
+# A process that is alone gets the whole burst, call by call, before it is refused for the first time
+
+
+_RATES = (1, 2, 3, 5, 7, 9, 10, 13, 20, 33, 50, 100, 1_000)
+
+
+@pytest.mark.parametrize(
+    "quota", [f"{rate}/s{burst}" for rate in _RATES for burst in ("", " burst 101", " burst 2000")]
+)
+@pytest.mark.parametrize("round_trip", [0.0, 0.001])
+def test_a_lone_process_gets_the_whole_burst_before_the_first_refusal(quota: str, round_trip: float) -> None:
+    alone = Alone(Quota.parse(quota), TimeBatch(), round_trip, Random(0))
+    admitted = 0
+    while alone.call(1) == 0.0:
+        admitted += 1
+        alone.pass_by(1e-6)
+    assert admitted >= Quota.parse(quota).burst

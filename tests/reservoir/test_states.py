@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import astuple, replace
+from typing import Any, NamedTuple
 
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed
 from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
+from batchlimit.quota.quota import Quota
+from batchlimit.reservoir.denial_cache import NO_DENIALS
+from batchlimit.reservoir.statistics import Health, PolicyStatistics, Statistics
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Waiter
-from tests.reservoir.entry import DEAD, PATIENT, Entry
-from tests.reservoir.world import Waking
+from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
+from tests.reservoir.world import Waking, figures
 
 OPEN = FailurePolicy.open()
 ENDED = LimiterClosed("this limiter was closed")
@@ -164,3 +168,51 @@ def test_a_waiter_without_a_verdict_fails_when_the_limiter_is_closed() -> None:
     late = Waiter(20, math.inf, Waking())  # more than is here
     world.reservoir.admission.join(late)
     assert world.reservoir.step(late, 0.3) == Fail(ENDED)
+
+
+# What the parts of a key's reservoir ask of its state, and what the state tells callers without the lock
+
+
+def test_what_is_here_is_held_wherever_it_is() -> None:
+    entry = Entry(tokens=20)
+    assert entry.held == 20, "loose"
+    entry.reservoir.tokens.take(1)
+    assert entry.held == 19, "laid out"
+    fetch = entry.fetch(entry.join(25), 0.1)
+    assert (entry.held, entry.reservoir.tokens.available) == (19, 0), "reserved for who waits"
+    entry.grant(fetch, 0.1, 6, starts_in=0.3)
+    assert entry.held == 25, "granted for later"
+    assert figures(entry.reservoir)[:2] == (2, 0)
+
+
+def test_one_token_to_come_speaks_against_an_ask() -> None:
+    entry = Entry()
+    entry.grant(entry.fetch(entry.join(1)), tokens=1, starts_in=0.3)
+    entry.reservoir.state.denials = NO_DENIALS  # the bucket was short as well, as far as that is known
+    assert [entry.reservoir.state.is_short(at) for at in (0.1, 0.3)] == [True, True], "until it is taken in"
+    entry.step(entry.join(1), 0.3)
+    assert not entry.reservoir.state.is_short(0.3)
+
+
+def test_a_bucket_begins_by_a_quota_that_admits_something() -> None:
+    assert Entry(HUNDRED).reservoir.state.to_ask_with == HUNDRED
+    assert Entry(Quota(0)).reservoir.state.to_ask_with is None
+
+
+# What counts begin with, and which of them tell two statistics apart
+
+
+NOTHING = Statistics(keys=0, admitted=0, refused=0, calls=0, held=0, waiting=0)
+OTHER: Any = "another histogram"
+
+
+def test_counts_begin_at_nothing_and_the_store_is_there() -> None:
+    assert list(astuple(NOTHING)[:-2]) == [0] * 11 + [True] + [0] * 3
+    assert set(astuple(PolicyStatistics())[:-1]) == {0}
+    assert Health()[:-1] == (0, 0, True)
+
+
+def test_how_long_something_took_and_parts_of_a_sum_tell_nothing_apart() -> None:
+    assert NOTHING == replace(NOTHING, durations=OTHER) == replace(NOTHING, policies=OTHER)
+    assert replace(NOTHING, owed=1) != NOTHING
+    assert PolicyStatistics() == PolicyStatistics(waits=OTHER)

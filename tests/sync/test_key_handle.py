@@ -1,16 +1,20 @@
 """`limiter.bucket(key)`: the limiter of one key, whatever becomes of the key meanwhile."""
 
+import random
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter
+from batchlimit import LimiterClosed, Queue, Quota, RateLimited, RateLimiter
 from batchlimit.batching import FixedBatch
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.stores import MemoryStore
 from batchlimit.sync.handles import KeyHandle
-from tests.sync.stage import KEY, Clock, Stage
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, start
 
 TEN = Quota(0.001, 10)
 
@@ -104,3 +108,45 @@ def test_it_keeps_its_limiter(clock: Clock) -> None:
     """Which would end, and give back its tokens, when it is let go of."""
     bucket: KeyHandle = RateLimiter(MemoryStore(clock), TEN, clock=clock).bucket(KEY)
     assert bucket.try_acquire()
+
+
+# Threads at many keys, one and several at a time: never more at a key than its limit, and all of them end
+
+
+QUEUE = Queue(1000, max_wait=None)
+LIMITS = {"user:*": 1, "repo:*": 2, "all": 3}
+KEYS = [f"user:{n}" for n in range(3)] + [f"repo:{n}" for n in range(3)] + ["all"]
+
+
+class Held:
+    """How many calls are under way at each key, as their callers say."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    def change(self, keys: tuple[str, ...], by: int) -> None:
+        with self._lock:
+            for key in keys:
+                self._now[key] += by
+                self.most[key] = max(self.most[key], self._now[key])
+
+
+def test_many_threads_at_several_keys_exceed_no_limit_and_never_block_each_other() -> None:
+    limiter = KeyedConcurrencyLimiter({name: Keyed(limit, queue=QUEUE) for name, limit in LIMITS.items()}, max_keys=2)
+    held = Held()
+
+    def run(number: int) -> None:
+        choose = random.Random(number)
+        for _ in range(150):
+            keys = choose.sample(KEYS, choose.randrange(1, 5))
+            with limiter.acquire_all(keys, timeout=DEADLINE) as permits:
+                held.change(permits.keys, 1)
+                held.change(permits.keys, -1)
+
+    for caller in [start(partial(run, number)) for number in range(8)]:
+        caller.result(DEADLINE)
+    assert all(held.most[key] <= LIMITS[key if key == "all" else f"{key.split(':')[0]}:*"] for key in KEYS)
+    seen = limiter.statistics().patterns
+    assert sum(pattern.in_flight + pattern.waiting for pattern in seen.values()) == 0

@@ -1,11 +1,15 @@
 """A fake limiter does as it is told, on both APIs, and tells what it was asked."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 
 from batchlimit import RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.testing import fake_async_limiter, fake_limiter, frozen_limits, limiting_off
+from tests.depth import depth
+from tests.testing.suites import passed
 
 
 def test_it_is_a_limiter_that_admits_whatever_it_is_asked() -> None:
@@ -114,3 +118,43 @@ async def test_tasks_have_one_too() -> None:
 def test_a_key_that_is_no_text_is_told_as_the_limiter_tells_it() -> None:
     with pytest.raises(TypeError, match="a key must be a str"):
         fake_limiter().acquire([])  # type: ignore[arg-type]
+
+
+# Every example of the page about testing runs, as a test file of a user
+
+
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "testing.md"
+_BLOCKS = re.findall(r"```python\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_examples_of_the_page_pass(tmp_path: Path) -> None:
+    blocks = _BLOCKS[1:]  # the first is part of a suite of an example
+    for number, block in enumerate(blocks):
+        (tmp_path / f"test_{number}.py").write_text(block, encoding="utf-8")
+    said = passed(tmp_path, "-q", "-W", "error", str(tmp_path))
+    assert int(re.findall(r"(\d+) passed", said)[0]) >= len(blocks)
+
+
+def test_the_page_names_every_public_name() -> None:
+    from batchlimit import testing
+
+    text = _PAGE.read_text(encoding="utf-8")
+    told = {"AsyncFakeLimiter", "FakeLimiter", "Script", "fresh_prefix"}  # those that others make or stand for
+    assert [name for name in testing.__all__ if name not in text and name not in told] == []
+
+
+# The suites of the examples run as users run theirs: in random order, on no server; with --deep on four workers
+
+
+_ROOT = Path(__file__).parents[2]
+TESTS = "examples/tests"
+
+
+@pytest.mark.parametrize("seed", range(depth(1, 10)))
+def test_the_suites_of_the_examples_pass_in_any_order(seed: int) -> None:
+    passed(_ROOT, "-o", "addopts=", "-n", f"{depth(0, 4)}", "--import-mode=importlib", f"--randomly-seed={seed}", TESTS)
+
+
+def test_every_example_has_a_suite() -> None:
+    examples = {path.stem for path in (_ROOT / "examples").glob("*.py")}
+    assert {path.stem for path in (_ROOT / "examples" / "tests").glob("test_*.py")} == {f"test_{e}" for e in examples}

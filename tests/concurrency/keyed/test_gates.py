@@ -3,13 +3,16 @@
 import gc
 import sys
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from batchlimit import ConcurrencyLimited, LimiterClosed
+from batchlimit import ConcurrencyLimited, LimiterClosed, Queue
 from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Permit, Sample
-from batchlimit.laws import AIMD, Fixed, Vegas
+from batchlimit.concurrency.keyed.permits import entering
+from batchlimit.laws import AIMD, Fixed, Gitaly, Vegas
 from tests.apis.test_concurrency import SECOND, Clock
 from tests.sync.stage import in_child
 
@@ -264,3 +267,112 @@ def test_the_busiest_keys_tell_with_what_their_laws_compare(shared: bool) -> Non
         clock.now += SECOND // 4
     with limiter.acquire("repo:1"):
         assert limiter.busiest()[0].baselines == {"": 0.25}
+
+
+# In which order a caller acquires several keys, and what it holds where it waits, as a table
+
+
+KEYS = ["user", "repo", "all"]
+
+
+def test_a_caller_waits_with_empty_hands_at_first_and_in_the_common_order_in_the_end() -> None:
+    full: set[str] = set()
+
+    def gate(key: str) -> Any:
+        return SimpleNamespace(key=key, wait=lambda: 1.0 if key in full else 0.0)
+
+    gates: Any = SimpleNamespace(by_key={key: gate(key) for key in KEYS}, clock=lambda: 7)
+    held: list[Any] = []
+    waiting = entering(gates, KEYS, 5.0, _permit, "", held)
+    for key, waits_at, holding in [("all", "all", []), ("user", "user", []), ("repo", "repo", ["user"])]:
+        full.clear()
+        full.add(key)
+        assert (next(waiting), [each.key for each in held]) == (waits_at, holding)
+    full.clear()
+    assert list(waiting) == []
+    assert [(each.key, each.start_ns) for each in held] == [("user", 7), ("repo", 7), ("all", 7)]
+
+
+def _permit(gate: Any) -> Any:
+    return SimpleNamespace(
+        key=gate.key, ignore=lambda: None, start_ns=0, _enter=lambda *_: gate.wait(), _wait=lambda *_: gate.key
+    )
+
+
+# Which limit a key has, as a table; limits that cannot work are errors where the limiter is made
+
+
+LIMITS: dict[str, int | Keyed] = {"*": 1, "repo:*": 2, "repo:42": 3, "repo:4*": 4, "user:[ab]*": Keyed(5)}
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("repo:42", "repo:42"),
+        ("repo:43", "repo:*"),
+        ("repo:4", "repo:*"),
+        ("user:ann", "user:[ab]*"),
+        ("user:cid", "*"),
+    ],
+)
+def test_the_key_itself_comes_first_then_patterns_in_their_order_and_last_the_star(key: str, name: str) -> None:
+    limiter = KeyedConcurrencyLimiter(LIMITS)
+    with limiter.acquire(key):
+        assert limiter.statistics().patterns[name].in_flight == 1
+
+
+def test_several_keys_are_acquired_in_the_order_of_the_limits() -> None:
+    limiter = KeyedConcurrencyLimiter({"user:*": 1, "all": 1, "repo:*": 1})
+    with limiter.acquire_all(["all", "repo:y", "user:x"]) as permits:
+        assert permits.keys == ("user:x", "all", "repo:y")
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({}, "limits need an entry"),
+        ([("a", 1)], "limits must be like"),
+        ({"a": 0}, r"a limit \(calls\) must be at least 1, not 0 \(the limit of 'a'\)"),
+        ({"a": True}, "a whole number, or makes a law, not True"),
+        ({"a": "5"}, "a whole number, or makes a law, not '5'"),
+        ({"a": Fixed(5)}, "give what makes one, since each key needs its own"),
+        ({"a": lambda: 5}, r"law must be a law, like Fixed\(20\), not 5"),
+        ({"a": Gitaly}, "needs watchers="),
+        ({3: 5}, "names of type str"),
+    ],
+)
+def test_limits_that_cannot_work(limits: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        KeyedConcurrencyLimiter(limits)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Keyed(5, queue=10),  # type: ignore[arg-type]
+        lambda: KeyedConcurrencyLimiter({"*": 1}, max_keys=0),
+        lambda: KeyedConcurrencyLimiter({"*": 1}, idle_after=-1),
+        lambda: KeyedConcurrencyLimiter({"*": 1}, classify=3),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_that_cannot_work(make: Callable[[], object]) -> None:
+    with pytest.raises((TypeError, ValueError), match="must be"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("other", "no limit for key 'other'; add a"), ("", "a key must not be empty"), (b"a", "a key must be a str")],
+)
+def test_keys_that_have_no_limit(key: Any, message: str) -> None:
+    limiter = KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1, timeout=5), queue=Queue(5))})
+    with pytest.raises((TypeError, ValueError), match=message):
+        limiter.acquire(key)
+    with pytest.raises((TypeError, ValueError), match=message):
+        limiter.acquire_all(["repo:1", key])
+
+
+@pytest.mark.parametrize(("keys", "message"), [([], "at least one key"), ("a", "several keys"), (["a", "a"], "twice")])
+def test_several_keys_are_named_once_each(keys: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        KeyedConcurrencyLimiter({"*": 1}).acquire_all(keys)

@@ -1,11 +1,61 @@
-"""Durations are counted in few buckets, by several threads at a time."""
+"""Steps that a handler interrupts, decisions, and histograms."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchlimit import Decision, Quota
 from batchlimit.base.histogram import BOUNDS, Durations, Histogram
+from batchlimit.base.steps import Steps, run
+from batchlimit.reservoir.statistics import decision
 from tests.sync.stage import together
+
+
+class _Interrupting:
+    """A step that has a handler raise while `run` looks at it."""
+
+    @property
+    def __class__(self) -> type:
+        raise KeyboardInterrupt
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None: ...
+
+
+def test_a_handler_that_raises_between_two_steps_ends_them_before_its_error_is_handled() -> None:
+    ended = []
+
+    def steps() -> Steps[None]:
+        try:
+            yield _Interrupting()
+        finally:
+            ended.append(True)
+
+    went = steps()
+    with pytest.raises(KeyboardInterrupt):
+        run(went)
+    assert ended  # though `went` is still there: it is not left to the garbage collector
+
+
+# A Decision is written fast, and is then as frozen as any other
+
+
+def test_a_decision_that_was_written_as_a_draft_is_one_that_was_made() -> None:
+    quota = Quota.parse("100/s; 1000/h")
+    drafted = decision(quota, 40, 0.0, "store", 1, (90.0, 400.0))
+    made = Decision(True, 100, 40, 0.0, 2160.0, "store", quota, 1)
+    assert (drafted, hash(drafted), repr(drafted)) == (made, hash(made), repr(made))
+    assert (type(drafted), drafted.quota, drafted.binding) == (Decision, quota, 1)
+    assert copy.deepcopy(drafted) == pickle.loads(pickle.dumps(drafted)) == made
+    with pytest.raises(FrozenInstanceError):
+        drafted.remaining = 41  # type: ignore[misc]
+
+
+# Durations are counted in few buckets, by several threads at a time
 
 
 @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.0005, 0), (0.0006, 1), (60.0, 15), (61.0, 16)])
