@@ -57,10 +57,8 @@ class NiquestsAdapter(LimitedSender[RateLimiter], HTTPAdapter):  # type: ignore[
 
     def send(self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any) -> Response:
         """Send a request once it is admitted, or answer it."""
-        send = partial(
-            super().send, request, *args, multiplexed=multiplexed and self._upstream.admission is None, **kwargs
-        )
-        return run(self._upstream.steps(request, send))
+        kwargs["multiplexed"] = multiplexed and self._upstream.admission is None
+        return run(self._upstream.steps(request, partial(super().send, request, *args, **kwargs)))
 
 
 class AsyncNiquestsAdapter(LimitedSender[AsyncRateLimiter], AsyncHTTPAdapter):  # type: ignore[misc]
@@ -89,10 +87,8 @@ class AsyncNiquestsAdapter(LimitedSender[AsyncRateLimiter], AsyncHTTPAdapter):  
         self, request: PreparedRequest, *args: Any, multiplexed: bool = False, **kwargs: Any
     ) -> AsyncResponse:
         """Send a request once it is admitted, or answer it."""
-        send = partial(
-            super().send, request, *args, multiplexed=multiplexed and self._upstream.admission is None, **kwargs
-        )
-        return await drive(self._upstream.steps(request, send))
+        kwargs["multiplexed"] = multiplexed and self._upstream.admission is None
+        return await drive(self._upstream.steps(request, partial(super().send, request, *args, **kwargs)))
 
 
 def _call(request: PreparedRequest) -> Outgoing:
