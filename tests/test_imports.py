@@ -158,3 +158,17 @@ def test_public_classes_and_values_are_pickled() -> None:
 
 def test_help_of_a_public_name_is_its_own() -> None:
     assert "class RateLimiter" in pydoc.render_doc(batchlimit.RateLimiter)
+
+
+def test_a_name_whose_module_cannot_be_imported_says_why() -> None:
+    """As under eventlet, which takes it away: `from ... import` tells nothing of an AttributeError."""
+    program = """
+        import select
+        del select.poll
+        try:
+            from batchlimit import RateLimiter
+        except ImportError as error:
+            print(error)
+    """
+    told = "batchlimit.sync.limiter cannot be imported: module 'select' has no attribute 'poll'"
+    assert in_a_fresh_process(program).strip() == told

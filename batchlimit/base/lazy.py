@@ -24,7 +24,10 @@ def names(
         if name not in public:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if name in home:
-            found = getattr(import_module(home[name]), name)
+            try:
+                found = getattr(import_module(home[name]), name)
+            except AttributeError as error:  # of it `from package import name` would say nothing
+                raise ImportError(f"{home[name]} cannot be imported: {error}") from error
         elif name == "__version__":
             from importlib.metadata import PackageNotFoundError, version
 
