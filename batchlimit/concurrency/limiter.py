@@ -151,7 +151,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
 
         Args:
             partition: The name of the call's partition (default "": what no share guarantees).
-            timeout: How long to wait at most (seconds). None, the default: as long as the queue lets it; 0: not at all.
+            timeout: How long to wait in the queue, if there is one (seconds; default None: as it lets; 0: not at all).
             operation: What kind of call it is, for laws that hold unlike kinds apart (default "").
             priority: Callers of high priority are served first in the queue, and those of low priority are shed first
                 (a whole number, default 0).
