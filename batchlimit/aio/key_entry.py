@@ -92,13 +92,13 @@ class KeyEntry:
             raise
         return caller
 
-    def adopt(self, fetch: Fetch, cost: int, deadline: float, priority: int) -> WaitingTask | None:
+    def adopt(self, fetch: Fetch, cost: int, deadline: float, number: int, priority: int) -> WaitingTask | None:
         """Begin with this in flight, which was sent for the first caller before; None: another one was faster.
 
         To be followed by a report on the request.
         """
         caller = WaitingTask(self, cost, deadline, prompt=True, priority=priority)
-        caller.waited = True
+        caller.waited, caller.waiter.number = True, number
         if not self.reservoir.adopt(caller.waiter, fetch):
             return None
         caller.waiter.request = None  # the limiter's own: the caller may leave

@@ -63,9 +63,13 @@ class Spends:
         if not self._store.spends or self._registry.closed:
             return None
         check_key(key)
-        if (spend := self._spending.begin_one(key, cost)) is None or (outcome := await self._spend([spend])) is None:
+        if (spend := self._spending.begin_one(key, cost)) is None:
+            if self._waiting and self._spending.is_asked(key):
+                self._flush()  # who came before asks before
             return None
-        return spend if spend.spent.is_charged else await self._in_vain(spend, outcome, until, priority)
+        if (outcome := await self._spend([spend])) is not None and spend.spent.is_charged:
+            return spend
+        return await self._in_vain(spend, outcome, until, priority, joins=True)
 
     async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
@@ -151,7 +155,8 @@ class Spends:
             self._store.spends_together &= reply.code != "CROSSSLOT"
             self._tell(zip(calls, repeat(of_each(reply, _groups(calls)))))
         else:
-            self._spending.hear(reply.rules, looks)
+            if looks:
+                self._spending.hear(reply.rules)
             self._tell(zip(calls, reply.groups, strict=True))
 
     def _tell(self, those: Iterator[tuple[Call, Outcome]]) -> None:
@@ -184,12 +189,20 @@ class Spends:
                 self.refund({each.key: each.message.cost for each in begun})
 
     async def _in_vain(
-        self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1
+        self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1, *, joins: bool = False
     ) -> AdmissionResult | None:
-        """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
-        entry, fetch = self._registry.live_entry(spend.key), self._spending.fetch(spend)
-        if (caller := entry.adopt(fetch, spend.message.cost, until, priority)) is None:
+        """Have the key come into use, and its entry take in what came of the spend.
+
+        Where it is in use its caller `joins` the queue, ahead of all who came later. None: the call begins anew.
+        """
+        if outcome is None and spend.place not in self._registry.entries:
             return None
+        entry, fetch, cost = self._registry.live_entry(spend.key), self._spending.fetch(spend), spend.message.cost
+        caller = None if outcome is None else entry.adopt(fetch, cost, until, spend.number, priority)
+        if caller is None:
+            return (
+                await entry.join(cost, until, spend.number, prompt=True, priority=priority).result() if joins else None
+            )
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
         return await caller.result()
 

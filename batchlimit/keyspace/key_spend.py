@@ -59,13 +59,15 @@ class KeySpend:
         epoch: int,
         now: float,
         snapshot: KeySnapshot | None,
+        number: int,
     ) -> None:
         """`key` is as its caller named it, `code` its quota without overrides; `epoch`: of a bucket that must be there.
 
         `demand` is that of the key, this call included; all its spends have one. `snapshot` is what was known of it.
+        `number` is the place of its caller, if the key comes into use: before all who come then.
         """
         self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
-        self.demand, self.snapshot, self.me = demand, snapshot, ref(self)
+        self.demand, self.snapshot, self.number, self.me = demand, snapshot, number, ref(self)
 
     def packed(self, now: float) -> bytes:
         """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""

@@ -94,6 +94,7 @@ class Keyspace(Generic[E]):
             rank=code.rank,
         )
         reservoir.state.waits = self._tallies.waits(quota)
+        reservoir.state.queue.last = next(self.spending.numbers)  # who asked before has a place ahead of all others
         entry = self._make(name, reservoir)
         self.dormant.make_room(len(self._entries))
         self._cache.enter(entry, self.evict)

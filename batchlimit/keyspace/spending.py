@@ -4,6 +4,7 @@ A key leases while it is in use: then it has an entry, and callers spend from it
 in use spends, unless the sizer wants more for its callers than this call costs, or instances lease of its bucket.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -35,7 +36,7 @@ class Spending(Generic[E]):
 
     __slots__ = (
         "_clock", "_counts_at", "_dormant", "_entries", "_in_flight", "_instance", "_needs_demand", "_options",
-        "_rules", "_settled", "code", "patience",
+        "_rules", "_settled", "code", "numbers", "patience",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +62,7 @@ class Spending(Generic[E]):
         self.patience = max(_WAITING, 2 * options.deadline)
         # Of keys whose calls wait for an answer, the last one. It is gone with its call, wherever that is interrupted.
         self._in_flight: dict[str, ref[KeySpend]] = {}
+        self.numbers = itertools.count(1)  # of callers, in order of arrival
 
     def __len__(self) -> int:
         """At how many keys spends are in flight."""
@@ -103,6 +105,7 @@ class Spending(Generic[E]):
         if cost.__class__ is not int or not 0 < cost <= quota.largest_cost:
             return None
         snapshot = self._dormant.look_up(place)
+        epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
         if snapshot is None and place not in self._in_flight and self._needs_demand:
             demand = Demand(now, cost / KERNEL)  # nobody has asked yet
         else:
@@ -110,16 +113,18 @@ class Spending(Generic[E]):
             if self._leases(quota, cost, demand, snapshot, now):
                 return None
             demand.observe(cost, now)
-        epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
-        if snapshot is not None and (
-            epoch := kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
-        ):
-            fill = first_fill(self._options.fill, int(snapshot.active_instances))
+            if snapshot is not None:
+                epoch = kept_epoch(int(snapshot.epoch), snapshot.level, snapshot.heard, quota, now)
+                fill = first_fill(self._options.fill, int(snapshot.active_instances)) if epoch else 1.0
         rank = code.rank
         message = spend_of((name, quota, cost, now - rank.since, fill, rules.edition, rank.revision))
-        begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot)
+        begun = KeySpend(key, place, message, own, demand, epoch, now, snapshot, next(self.numbers))
         self._in_flight[place] = begun.me
         return begun
+
+    def is_asked(self, key: str) -> bool:
+        """Whether a spend at this key is in flight."""
+        return names_of(key)[1] in self._in_flight
 
     def _demand(self, place: str, snapshot: KeySnapshot | None, now: float) -> Demand:
         """Return the demand of a key before this call."""
@@ -133,7 +138,9 @@ class Spending(Generic[E]):
 
         What is to be known of their keys from now on is put into `kept`, for `keep`.
         """
-        self.end(begun)
+        for each in begun:  # as `end`, without its call
+            if self._in_flight.get(each.place) is each.me:
+                del self._in_flight[each.place]
         if now - begun[0].sent > self.patience and any(_is_late(each, now) for each in begun):
             return None
         if isinstance(outcome, tuple):
@@ -179,10 +186,9 @@ class Spending(Generic[E]):
         """Take note that no answer is to come to any."""
         self._in_flight.clear()
 
-    def hear(self, rules: int, looked: bool) -> None:
-        """Take in the revision of the overrides that an answer told if it was looked for; -1: it cannot be seen."""
-        if looked:
-            self._rules.hear(rules, self._clock())
+    def hear(self, rules: int) -> None:
+        """Take in the revision of the overrides that an answer told because it was looked for; -1: it is not seen."""
+        self._rules.hear(rules, self._clock())
 
     def fetch(self, spend: KeySpend) -> Fetch:
         """Return the ask that the entry of its key would have sent in its place."""

@@ -92,10 +92,12 @@ class Spends:
 
     def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if not self._store.spends or (place := self._spend({check_key(key): cost})).outcome is None:
+        if not self._store.spends or not (place := self._spend({check_key(key): cost})).begun:
             return None
         spend = place.begun[0]
-        return spend if spend.spent.is_charged else self._in_vain(spend, place.outcome, until, priority)
+        if spend.spent.is_charged and place.outcome is not None:
+            return spend
+        return self._in_vain(spend, place.outcome, until, priority, joins=True)
 
     def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
@@ -190,7 +192,8 @@ class Spends:
             self._store.spends_together &= error.code != "CROSSSLOT"
             outcomes = [of_each(error, groups)] * len(groups)
         else:
-            self._spending.hear(reply.rules, looks)
+            if looks:
+                self._spending.hear(reply.rules)
             outcomes = reply.groups
         with not_reentered(self._lock):
             idle_at = self._settle(asked, outcomes)
@@ -231,14 +234,21 @@ class Spends:
         for each in place.others:
             each.wake()
 
-    def _in_vain(self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1) -> AdmissionResult | None:
-        """Have the key come into use, and its entry take in what came of the spend; None: it is in use by now."""
+    def _in_vain(
+        self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1, *, joins: bool = False
+    ) -> AdmissionResult | None:
+        """Have the key come into use, and its entry take in what came of the spend.
+
+        Where it is in use its caller `joins` the queue, ahead of all who came later. None: the call begins anew.
+        """
+        if outcome is None and spend.place not in self._registry.entries:
+            return None
         entry = self._registry.live_entry(spend.key)
         caller = WaitingThread(entry, spend.message.cost, until, priority=priority)
-        fetch = self._spending.fetch(spend)
+        caller.waiter.number, fetch = spend.number, self._spending.fetch(spend)
         try:
-            if not entry.locked(lambda: caller.adopt(fetch)):
-                return None
+            if outcome is None or not entry.locked(lambda: caller.adopt(fetch)):
+                return caller.wait() if joins else None
             answer = outcome if isinstance(outcome, StoreUnavailable) else spend.refusal()
             key_entry.report(entry, fetch, answer)
             return caller.result()

@@ -38,6 +38,23 @@ async def test_a_thousand_tasks_on_a_cold_key_are_served_in_order_by_two_asks() 
     assert not await limiter.try_acquire(KEY)
 
 
+@pytest.mark.parametrize("burst", [1, 3, 20])
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_who_acquire_one_new_key_in_one_turn_are_served_as_they_came(burst: int, is_connected: bool) -> None:
+    """The first of them spend, until the key leases; those whose spends were in vain came before all others."""
+    async with AsyncRateLimiter(MemoryStore(virtual_loop().time), Quota(50.0, burst), clock=virtual_loop().time) as one:
+        if is_connected:
+            await one.try_acquire("other")
+        served = list[int]()
+
+        async def acquire(number: int) -> None:
+            await one.acquire(KEY)
+            served.append(number)
+
+        await asyncio.gather(*map(acquire, range(30)))
+    assert served == list(range(30))
+
+
 async def test_a_thousand_tasks_get_what_flows_in_one_ask_at_a_time() -> None:
     """The store is 50 ms away, half of the bucket's refill time: in order of arrival, with most of the rate used."""
 

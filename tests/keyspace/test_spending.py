@@ -446,8 +446,7 @@ def test_the_revision_of_the_overrides_is_asked_for_from_its_instant_on_and_hear
         keys.clock.now = rules.looks_at + seconds
         assert keys.spending.looks is looks
     for revision in (-1, 0, 3):
-        keys.spending.hear(revision, looked=False)
-        keys.spending.hear(revision, looked=True)
+        keys.spending.hear(revision)
     assert heard == [(-1, keys.clock.now), (0, keys.clock.now), (3, keys.clock.now)]
 
 

@@ -395,8 +395,8 @@ class Limiter:
         if caller is None:
             return  # it was interrupted
         outcome: Outcome = StoreUnavailable("no answer") if answer is None else answer[0]  # type: ignore[index]
-        if answer is not None:
-            self.keyspace.spending.hear(answer[1], looked=answer[1] >= 0)  # type: ignore[index]
+        if answer is not None and answer[1] >= 0:  # type: ignore[index]
+            self.keyspace.spending.hear(answer[1])  # type: ignore[index]
         kept = dict[str, bytes]()
         outcome = self.keyspace.spending.hear_of(begun, outcome, self.clock(), kept)
         self.keyspace.spending.keep(kept, self.clock())

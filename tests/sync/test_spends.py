@@ -169,6 +169,21 @@ def test_callers_of_one_key_are_charged_one_after_the_other(limiter: RateLimiter
     assert limiter.statistics().waiting == 0
 
 
+def test_threads_whose_spends_were_in_vain_wait_ahead_of_those_who_came_later(limiter: RateLimiter, till: Till) -> None:
+    """The key comes into use while they ask: the first of them, or one who came later, brings it."""
+    assert limiter.try_acquire(KEY, 10)
+    calls = {str(cost): partial(limiter.acquire, KEY, cost) for cost in (1, 2, 3)}
+    gate, _, rest = led(limiter, till, calls)
+    limiter._registry.live_entry(KEY)
+    rest += [start(partial(limiter.acquire, KEY, cost)) for cost in (4,)]
+    queue = limiter._entries[KEY].reservoir.state.queue
+    until(lambda: [each.cost for each in queue] == [4])
+    gate.open()
+    until(lambda: [each.cost for each in queue] == [1, 2, 3, 4])
+    limiter.close()
+    assert all(isinstance(each.exception(DEADLINE), LimiterClosed) for each in rest)
+
+
 def test_no_call_has_more_buckets_than_others_can_wait_for(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
