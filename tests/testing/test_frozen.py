@@ -348,7 +348,7 @@ def test_threads_obey_an_override_at_once_and_until_it_ends(is_made_before: bool
         assert limiter.try_acquire("ann")
         admin.set("ann", "20/minute")
         admin.unset("ann")
-        assert (admin.unset("ann"), len(admin.history()), threading.active_count()) == ((), 4, before)
+        assert (admin.unset("ann"), len(admin.history()), threading.active_count()) == ((), 3, before)
 
 
 async def test_tasks_obey_an_override_at_once_and_until_it_ends(limits: FrozenLimits) -> None:
