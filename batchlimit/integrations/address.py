@@ -4,6 +4,7 @@ The address is that of the peer of the connection, or what proxies that are trus
 """
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -19,6 +20,7 @@ Identify = Callable[[Asked], Identity | None]
 AsyncIdentify = Callable[[Asked], Identity | Awaitable[Identity | None] | None]
 """Returns them in a task, at once or to be awaited."""
 _FORWARDED = frozenset((b"x-forwarded-for", b"forwarded"))
+_is_port = re.compile(r"(?::[0-9]{1,5})?").fullmatch
 Address = IPv4Address | IPv6Address
 _NAT64, _SIX_TO_FOUR, _TEREDO = 0x64_FF9B << 64, 0x2002, 0x2001_0000
 """Prefixes of addresses that carry IPv4, as numbers: 64:ff9b::/96 without its last 32 bits, 2002::/16 and 2001::/32."""
@@ -130,22 +132,19 @@ def network(text: str, v6: int = 56) -> str:
         return inet_ntop(AF_INET, inet_pton(AF_INET, text))  # as nearly always, in a quarter of the time
     except (OSError, ValueError):
         address = parse(text)
-    if isinstance(address, IPv6Address):
-        address = _carried(int(address)) or address
+    if isinstance(address, IPv6Address):  # one that carries an IPv4 address is that: its network is many keys, or all
+        number = int(address)
+        if number >> 32 == _NAT64:
+            address = IPv4Address(number & _V4)
+        elif number >> 112 == _SIX_TO_FOUR:
+            address = IPv4Address(number >> 80 & _V4)
+        elif number >> 96 == _TEREDO:
+            address = IPv4Address(~number & _V4)
     if address is None:
         return text
     if isinstance(address, IPv4Address) or v6 == 128:
         return str(address)
     return f"{IPv6Address(int(address) >> 128 - v6 << 128 - v6)}/{v6}"
-
-
-def _carried(number: int) -> IPv4Address | None:
-    """Return the IPv4 address that is carried, for keys alone: its network is all of IPv4's, or is many keys."""
-    if number >> 32 == _NAT64:
-        return IPv4Address(number & _V4)
-    if number >> 112 == _SIX_TO_FOUR:
-        return IPv4Address(number >> 80 & _V4)
-    return IPv4Address(~number & _V4) if number >> 96 == _TEREDO else None
 
 
 def parse(text: str) -> Address | None:
@@ -167,10 +166,6 @@ def parse(text: str) -> Address | None:
     except ValueError:
         return None
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
-
-
-def _is_port(text: str) -> bool:
-    return not text or (text[0] == ":" and len(text) <= 6 and text[1:].isascii() and text[1:].isdigit())
 
 
 def _from_forwarded(value: str) -> Iterator[str]:

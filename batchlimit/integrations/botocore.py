@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Unpack
 
 from batchlimit.base.lazy import needed
@@ -80,20 +80,15 @@ def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
 
     if response.status_code == BAD_REQUEST:
         try:
-            if is_throttled(response.headers, content(response)):
+            codes = [each.decode() for pair in _CODE.findall(content(response)) for each in pair]
+            codes.append(response.headers.get("x-amzn-errortype", "").partition(":")[0])
+            if not _THROTTLED.isdisjoint(
+                codes
+            ):  # a 400: in most of its protocols only a code says that it was too many
                 permit.outcome = Outcome.DROPPED
         except Exception as error:  # noqa: BLE001  its caller will see the same error
             permit.end(error)
     permit.hold_connection(response.raw, HTTPError, ValueError)  # the latter in a chunk that was cut off
-
-
-def is_throttled(headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether AWS answered 400 because of too many calls: in most of its protocols only a code says so."""
-    codes = [
-        headers.get("x-amzn-errortype", "").partition(":")[0],
-        *(each.decode() for pair in _CODE.findall(body) for each in pair),
-    ]
-    return not _THROTTLED.isdisjoint(codes)
 
 
 _LIBRARY = Library(RateLimiter, outgoing_to, _answered, content, _hold, close=lambda response: response.raw.close())

@@ -4,7 +4,7 @@ Needs the extra `litestar`. `add_rate_limits` puts `RateLimitMiddleware` before 
 nobody serves are limited too. `limited` is a guard; `route_limit` is a middleware of a handler, also for websockets.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -81,8 +81,13 @@ def add_rate_limits(
     middleware = RateLimitMiddleware(app.asgi_handler, limiter, rules, **options)
 
     def check() -> None:
-        for limit in _limits(app):
-            middleware.enforcer.check(limit)
+        for route in app.routes:
+            handlers = getattr(route, "route_handlers", None) or [route.route_handler]  # type: ignore[union-attr]
+            for guard in (guard for handler in handlers for guard in handler.resolve_guards()):
+                if getattr(guard, "func", guard) is limited:  # Litestar wraps functions that are not awaited
+                    raise _no_guard("search:{user}")
+                if isinstance(limit := getattr(guard, "limit", None), RouteLimit):
+                    middleware.enforcer.check(limit)
 
     cors: Any = app.asgi_handler
     if isinstance(getattr(cors, "config", None), CORSConfig):  # the middleware that answers preflights
@@ -174,13 +179,3 @@ class _Answer(Response[None]):
     def to_asgi_response(self, *arguments: Any, **options: Any) -> Any:
         """Return an ASGI application that answers."""
         return partial(reject, self._refusal)
-
-
-def _limits(app: Litestar) -> Iterator[RouteLimit]:
-    for route in app.routes:
-        handlers = getattr(route, "route_handlers", None) or [route.route_handler]  # type: ignore[union-attr]
-        for guard in (guard for handler in handlers for guard in handler.resolve_guards()):
-            if getattr(guard, "func", guard) is limited:  # Litestar wraps functions that are not awaited
-                raise _no_guard("search:{user}")
-            if isinstance(limit := getattr(guard, "limit", None), RouteLimit):
-                yield limit

@@ -63,7 +63,15 @@ class Pacer:
         return new
 
     def _seconds(self, what: _What, left: Allowance, now: float) -> float:
-        seconds = min(pause_of(what[1], self._sharp(what, left, now)), self._longest)
+        if left.window and not left.refills and left.reset is not None:
+            # Each response says in whole seconds when a window ends, rounded up: together they know it better.
+            at, known = now + left.reset, self._resets.get(what, 0.0)
+            if not now < known < at < known + 1.5:
+                if len(self._resets) > 1000:
+                    self._resets = {each: ends for each, ends in self._resets.items() if ends > now}
+                self._resets[what] = known = at
+            left = left._replace(reset=known - now)
+        seconds = min(pause_of(what[1], left), self._longest)
         remaining, ends = self._reasons.get(what, (None, 0.0))
         if seconds < LEAST or (left.remaining == remaining and now >= ends):
             return 0.0
@@ -72,14 +80,3 @@ class Pacer:
                 self._reasons = {each: reason for each, reason in self._reasons.items() if reason[1] > now}
             self._reasons[what] = left.remaining, now + seconds
         return seconds
-
-    def _sharp(self, what: _What, left: Allowance, now: float) -> Allowance:
-        """Know better when a window ends than one response that says it in whole seconds, rounded up."""
-        if not left.window or left.refills or left.reset is None:
-            return left
-        at, known = now + left.reset, self._resets.get(what, 0.0)
-        if not now < known < at < known + 1.5:
-            if len(self._resets) > 1000:
-                self._resets = {each: ends for each, ends in self._resets.items() if ends > now}
-            self._resets[what] = known = at
-        return left._replace(reset=known - now)

@@ -13,7 +13,7 @@ with needed(__name__, "requests"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, LimitedSender, Unsent, answer_of, content, outgoing_to
+from batchlimit.integrations.upstream import Library, LimitedSender, answer_of, content, outgoing_to
 
 __all__ = ["LimitedAdapter"]
 
@@ -50,7 +50,9 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
         return Library(
             limiter=RateLimiter,
             outgoing=outgoing_to,
-            answer=self._answered,
+            answer=lambda request, answer: self.build_response(  # type: ignore[no-untyped-call, unused-ignore]
+                request, answer_of(HTTPResponse, request.method, answer)
+            ),
             body=content,
             # A ValueError comes in a chunk that was cut off.
             hold=lambda response, permit: permit.hold_connection(response.raw, HTTPError, ValueError),
@@ -60,7 +62,3 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
         """Send a request once it is admitted, or answer it."""
         send = partial(super().send, request, *args, **kwargs)
         return run(self._upstream.steps(request, send))  # type: ignore[no-any-return]
-
-    def _answered(self, request: PreparedRequest, answer: Unsent) -> Response:
-        made = answer_of(HTTPResponse, request.method, answer)
-        return self.build_response(request, made)  # type: ignore[no-untyped-call, no-any-return, unused-ignore]

@@ -116,8 +116,12 @@ class Enforcement(Generic[L]):
         if counters.clock() >= counters.looks_at:
             counters.look(identity)
         plan = self._plans[method, path, root]
-        if self._asks_whether_exempt and self._is_exempt(request):
-            return self._exempt(request)
+        if self._asks_whether_exempt:
+            try:
+                if self.rules.exemption.by_functions(request):
+                    return self._exempt(request)
+            except Exception as error:  # noqa: BLE001  a function of the user's own; one that fails does not exempt
+                counters.fault("exempt", [], "a request is not exempt, for `exempt` failed: %r", error)
         if plan is not None and (decided := self._decide(request, plan, identity, timeout)):
             return decided
         return self._find(request, self.rules.applicable(request), timeout)
@@ -218,14 +222,6 @@ class Enforcement(Generic[L]):
                     continue
             charged.append((rule, key, cost))
         return (yield from self._charging.charge(request, Bill.of(charged), timeout))
-
-    def _is_exempt(self, request: Request) -> bool:
-        """Whether a function exempts a request; one that fails does not, and the log says so."""
-        try:
-            return self.rules.exemption.by_functions(request)
-        except Exception as error:  # noqa: BLE001  a function of the user's own
-            self.counters.fault("exempt", [], "a request is not exempt, for `exempt` failed: %r", error)
-            return False
 
     def _exempt(self, request: Request) -> Outcome:
         next(self.counters.exempt)

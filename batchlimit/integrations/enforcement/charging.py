@@ -150,25 +150,20 @@ class Charging:
     def settle(self, outcome: Outcome, response: Response) -> Steps[None]:
         """Charge what the response says; a second call does nothing."""
         charges, outcome.charges = outcome.charges, ()
-        for each in charges:
+        for rule, key, cost in charges:
             try:
-                yield from self._settle(each, response)
+                assert rule.charge is not None
+                told = yield rule.charge(response)
+                actual = (cost if told else 0) if isinstance(told, bool) else checked_cost(told)
+            except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
+                message = "rule %r charged its cost, for `charge` did not decide: %r"
+                self._counters.fault("charge", [rule.name], message, rule.name, error)
+            else:
+                if actual != cost:
+                    next(self._counters.rules[rule.name].settled)
+                    yield from self._correct(rule.name, key, cost, actual)
             finally:
-                self.underway.end(each[1])
-
-    def _settle(self, charged: Charged, response: Response) -> Steps[None]:
-        rule, key, cost = charged
-        try:
-            assert rule.charge is not None
-            told = yield rule.charge(response)
-            actual = (cost if told else 0) if isinstance(told, bool) else checked_cost(told)
-        except Exception as error:  # noqa: BLE001  the response is on its way: nothing is left to tell the client
-            message = "rule %r charged its cost, for `charge` did not decide: %r"
-            self._counters.fault("charge", [rule.name], message, rule.name, error)
-            return
-        if actual != cost:
-            next(self._counters.rules[rule.name].settled)
-            yield from self._correct(rule.name, key, cost, actual)
+                self.underway.end(key)
 
     def _correct(self, rule: str, key: str, cost: int, actual: int) -> Steps[None]:
         try:
