@@ -42,7 +42,18 @@ class IsolatedWorld(World):
 
     def make(self, original: Any) -> Any:
         """See World; a limiter on a store of another kind stays as it is."""
-        if (store := self._store_of(original._opened)) is None:
+        opened: Any = original._opened
+        if isinstance(opened, MemoryStore):
+            store: Any = _patient(MemoryStore(opened._clock))
+        elif isinstance(opened, AsyncMemoryStore):
+            store = AsyncMemoryStore(_patient(MemoryStore(opened._store._clock)))
+        elif isinstance(opened, RedisStore | AsyncRedisStore):
+            prefix = f"{self._prefix}:{opened._prefix}"
+            spending = SpendScript(prefix, "".join(opened._seen), opened._clocks)
+            store = object.__new__(RedisStore if isinstance(opened, RedisStore) else AsyncRedisStore)
+            vars(store).update(vars(opened), _prefix=prefix, _spending=spending)  # on the same connections
+            store = _patient(store)
+        else:
             return None
         kind = Registry if isinstance(original, Registry) else AsyncRegistry
         options = replace(original._options, deadline=max(original._options.deadline, _DEADLINE))
@@ -54,20 +65,6 @@ class IsolatedWorld(World):
         """Return what was leased, in the background."""
         for inside in self.insides:
             inside.abandon()
-
-    def _store_of(self, original: Any) -> Any:
-        if isinstance(original, MemoryStore):
-            return _patient(MemoryStore(original._clock))
-        if isinstance(original, AsyncMemoryStore):
-            return AsyncMemoryStore(_patient(MemoryStore(original._store._clock)))
-        for kind in (RedisStore, AsyncRedisStore):
-            if isinstance(original, kind):
-                twin = object.__new__(kind)  # on the same connections
-                prefix = f"{self._prefix}:{original._prefix}"
-                spending = SpendScript(prefix, "".join(original._seen), original._clocks)
-                vars(twin).update(vars(original), _prefix=prefix, _spending=spending)
-                return _patient(twin)
-        return None
 
 
 def _patient(store: S) -> S:

@@ -192,19 +192,17 @@ class Scene:
                 limiter._work_on(limiter._opened if self.world is None else self.world.store_of(limiter._opened))
                 return
             original = self._originals.setdefault(limiter, limiter._registry)
-            registry = None if self.world is None else self.world.inside(limiter, original)
-            _put(limiter, original if registry is None else registry)
-
-
-def _put(limiter: Any, registry: Any) -> None:
-    if limiter._registry is not registry:
-        for entry in list(limiter._registry.entries.values()):
-            entry.tokens = FreeTokens(LONG_AGO)  # a handle of a key may know it: it is to ask the limiter
-        for entry in list(registry.entries.values()):
-            entry.tokens = entry.reservoir.tokens
-        limiter._use(registry)
-        if isinstance(registry, VirtualRegistry):
-            limiter._slow_path = VirtualSlowPath(registry)
+            inside = None if self.world is None else self.world.inside(limiter, original)
+            registry = original if inside is None else inside
+            if limiter._registry is registry:
+                return
+            for entry in list(limiter._registry.entries.values()):
+                entry.tokens = FreeTokens(LONG_AGO)  # a handle of a key may know it: it is to ask the limiter
+            for entry in list(registry.entries.values()):
+                entry.tokens = entry.reservoir.tokens
+            limiter._use(registry)
+            if isinstance(registry, VirtualRegistry):
+                limiter._slow_path = VirtualSlowPath(registry)
 
 
 SCENE = Scene()

@@ -148,7 +148,15 @@ class LoopEvent(TaskEvent):
         self._time.tasks[self] = due
         try:
             while not self._event.is_set() and self._time() < due:
-                await self._look_again(due)
+                steps = self._time.steps
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+                if self._event.is_set() or steps != self._time.steps:
+                    continue
+                if self._time.held or due == math.inf or due > min(self._time.tasks.values()):
+                    await asyncio.sleep(LOOK)
+                else:
+                    self._time.move(due)
         finally:
             self._time.tasks[self] = -math.inf
 
@@ -161,17 +169,6 @@ class LoopEvent(TaskEvent):
     def is_set(self) -> bool:
         """Whether the wait has ended, or ends at once."""
         return self._event.is_set()
-
-    async def _look_again(self, due: float) -> None:
-        steps = self._time.steps
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        if self._event.is_set() or steps != self._time.steps:
-            return
-        if self._time.held or due == math.inf or due > min(self._time.tasks.values()):
-            await asyncio.sleep(LOOK)
-        else:
-            self._time.move(due)
 
 
 class VirtualTaskWakeup(TaskWakeup):

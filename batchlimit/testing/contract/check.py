@@ -147,22 +147,19 @@ def check_store(make: Callable[[], Store | AsyncStore], seeds: int = 3) -> None:
         >>> from batchlimit.testing import check_store
         >>> check_store(MemoryStore)
     """
-    broken = [error for rule in store_rules(seeds) if (error := _error(rule, make)) is not None]
+    broken = list[Exception]()
+    for rule in store_rules(seeds):
+        made = make()
+        store = BlockingStore(made) if isinstance(made, AsyncStore) else made
+        try:
+            rule.check(store)
+        except Exception as error:  # noqa: BLE001  the store's own, which may be anything
+            error.add_note(f"the rule: {rule.name.replace('_', ' ')}")
+            broken.append(error)
+        finally:
+            store.close()
     if broken:
         raise ExceptionGroup(f"the store breaks {len(broken)} rules", broken)
-
-
-def _error(rule: StoreRule, make: Callable[[], Store | AsyncStore]) -> Exception | None:
-    made = make()
-    store = BlockingStore(made) if isinstance(made, AsyncStore) else made
-    try:
-        rule.check(store)
-    except Exception as error:  # noqa: BLE001  the store's own, which may be anything
-        error.add_note(f"the rule: {rule.name.replace('_', ' ')}")
-        return error
-    finally:
-        store.close()
-    return None
 
 
 _PATIENCE = 100.0
