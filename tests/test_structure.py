@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_174,
-    "functions": 3_517,
+    "lines": 48_128,
+    "functions": 3_502,
     "files": 308,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -204,7 +204,10 @@ def overlaps(routes: Sequence[SourceRoute]) -> Iterator[tuple[Function, str]]:
     """Have the rules of each route replace those of wider ones, which have none of its requests; yield what remains."""
     for number, wide in enumerate(routes):
         for place, exact in enumerate(routes):
-            others = [] if exact.is_exempt else [rule for rule in _limits(wide, exact) if rule not in exact.rules]
+            asked = exact.path.pattern
+            is_wider = not exact.is_exempt and _takes_in(wide.path.pattern, asked)
+            others = [rule for rule in wide.rules if is_wider and rule not in exact.rules]
+            others = [rule for rule in others if any(_takes_in(each, asked) for each in rule.match)]
             if not others:
                 continue
             if number < place and "<" not in wide.path.text:  # Starlette takes the first, and Flask the most exact one
@@ -216,13 +219,6 @@ def overlaps(routes: Sequence[SourceRoute]) -> Iterator[tuple[Function, str]]:
             else:
                 for rule in exact.rules:
                     rule.others += [other for other in others if other not in rule.others]
-
-
-def _limits(wide: SourceRoute, exact: SourceRoute) -> list[MigratedRule]:
-    """Return the rules of a wider path that match a more exact one, if it is wider."""
-    asked = exact.path.pattern
-    taken = wide.rules if _takes_in(wide.path.pattern, asked) else []
-    return [rule for rule in taken if any(_takes_in(each, asked) for each in rule.match)]
 
 
 def _takes_in(wide: str, exact: str) -> bool:

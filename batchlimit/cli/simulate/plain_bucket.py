@@ -90,12 +90,8 @@ class CallSample:
     @property
     def calls(self) -> int:
         """Calls that the charges without a reservoir would have made."""
-        return round(sum(count * self._share(kind) for kind, count in self._screened.items()))
-
-    def _share(self, kind: Kind) -> float:
-        """Return the calls of a charge, by the kind that was sampled and is most like this one."""
-        known = [each for each, count in self._sampled.items() if count]
-        if not known:
-            return 1.0
-        like = min(known, key=lambda each: (each[0] != kind[0], abs(each[1] - kind[1])))
-        return self._calls[like] / self._sampled[like]
+        total, known = 0.0, [each for each, count in self._sampled.items() if count]
+        for (quota, bits), count in self._screened.items():  # by the kind that was sampled and is most like it
+            like = min(known, key=lambda each: (each[0] != quota, abs(each[1] - bits)), default=None)
+            total += count if like is None else count * self._calls[like] / self._sampled[like]
+        return round(total)

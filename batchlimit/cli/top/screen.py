@@ -194,10 +194,6 @@ def _columns(rows: Sequence[Row], view: View, width: int) -> list[_Column]:
     return sorted(fit, key=_COLUMNS.index)
 
 
-def _level(level: float) -> Text:
-    return Text.assemble((bar(level), style_of(level)), f" {level:4.0%}")
-
-
 def style_of(share: float) -> str:
     """Return the colour of a level."""
     return "red" if share < 0.1 else "yellow" if share < 0.4 else "green"
@@ -242,7 +238,13 @@ _COLUMNS = (
     _Column("TREND", None, 8, lambda row: Text(sparkline(row.trend[-_TREND:]).ljust(_TREND), "cyan"), "left"),
     _Column("REFUSED/S", Sort.REFUSED, 2, lambda row: _rate(row.refused, "red", row)),
     _Column("SHADOW/S", Sort.SHADOW, 7, lambda row: _rate(row.shadow, "yellow", row)),
-    _Column("LEVEL", Sort.LEVEL, 3, lambda row: _level(row.level), "left"),
+    _Column(
+        "LEVEL",
+        Sort.LEVEL,
+        3,
+        lambda row: Text.assemble((bar(row.level), style_of(row.level)), f" {row.level:4.0%}"),
+        "left",
+    ),
     _Column("HELD", Sort.HELD, 5, lambda row: Text(f"{row.held:,}")),
     _Column("INSTANCES", Sort.INSTANCES, 6, lambda row: Text(f"{row.instances:,}")),
 )
