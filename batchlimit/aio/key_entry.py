@@ -64,7 +64,7 @@ class KeyEntry:
         """
         before = self.tokens.take(cost)
         if before == NO_WAIT and self.tokens.low_watermark:
-            before = self.reservoir.prefetch.take_low(cost)
+            before = self.reservoir.requests.take_low(cost)
             self.changed()
         if self.home.clock() < before:
             return before

@@ -7,10 +7,8 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision
-from batchlimit.base.steps import drive
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace import asking
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
@@ -65,10 +63,6 @@ class AsyncSlowPath:
             return False
         return await self.try_acquire(key, cost) if result is None else result.admitted
 
-    async def peek(self, key: str) -> Decision:
-        """Return how the next call of cost 1 would fare."""
-        return await drive(asking.peek(self._registry, key))
-
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         entry = self._registry.entry(key)
@@ -82,7 +76,7 @@ class AsyncSlowPath:
             return store_calls.refund(self._registry.entry(key), -tokens)
         if tokens > 0:
             entry = self._registry.entry(key)
-            entry.locked(lambda: entry.reservoir.corrections.debit(tokens, self._clock()))
+            entry.locked(lambda: entry.reservoir.lifecycle.debit(tokens, self._clock()))
         return None
 
     async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:

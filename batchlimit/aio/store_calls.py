@@ -46,7 +46,7 @@ def give_back(entry: "KeyEntry", back: GiveBack) -> "asyncio.Task[int | StoreUna
 
 def refund(entry: "KeyEntry", cost: int) -> "asyncio.Task[int | Exception] | None":
     """Take back tokens that were admitted and not used; return the task by which they travel, if they do."""
-    back = entry.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
+    back = entry.reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
     task: asyncio.Task[Any] | None = None if back is None else give_back(entry, back)
     if task is not None:
         task = entry.home.start(_refunded(entry, task))

@@ -11,7 +11,7 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.requests import Prefetch
+from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
 
 
@@ -23,10 +23,10 @@ class QueueAdmission:
     It has 11 public methods: all of them keep the order of the queue.
     """
 
-    __slots__ = ("_forecast", "_prefetch", "_state")
+    __slots__ = ("_forecast", "_requests", "_state")
 
-    def __init__(self, state: KeyState, forecast: Forecast, prefetch: Prefetch) -> None:
-        self._state, self._forecast, self._prefetch = state, forecast, prefetch
+    def __init__(self, state: KeyState, forecast: Forecast, requests: Requests) -> None:
+        self._state, self._forecast, self._requests = state, forecast, requests
 
     def join(self, waiter: Waiter) -> None:
         """Put a caller in the queue; one with a deadline of NO_WAIT takes the first answer."""
@@ -74,7 +74,7 @@ class QueueAdmission:
         state.lease.advance(now)
         self.serve()
         if tokens.low_watermark and tokens.available < tokens.low_watermark:
-            self._prefetch.want_refill()
+            self._requests.want_refill()
 
     def serve(self) -> None:
         """Give the tokens that are here to waiters, and to a debt, in order of arrival."""

@@ -1,4 +1,4 @@
-"""What happens to one key's reservoir without a caller: its tokens are renewed or go back; it retires or is closed."""
+"""What happens to one key's tokens beside admission: they are corrected, renewed or go back; it retires or ends."""
 
 import math
 
@@ -9,8 +9,9 @@ from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.key_state import KeyState
-from batchlimit.reservoir.requests import Prefetch, Requests
-from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
+from batchlimit.reservoir.overdraft import NO_OVERDRAFT, Overdraft
+from batchlimit.reservoir.requests import Requests
+from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
 
 _AWAKE = 1.0
 """For so long (s) after its last use a key stays awake: a busy one is not to rest and to wake at its every ask."""
@@ -19,26 +20,86 @@ _AWAKE = 1.0
 class Lifecycle:
     """Looks after the tokens while nobody calls, and retires the reservoir: then another one stands for the key.
 
+    - `refund`, `undo` and `debit`: what a call has cost is corrected. Each serves the waiters that it concerns.
     - `tend`, at `due`: tokens are renewed, refilled or returned. If nobody used the empty reservoir for a while, it
       retires. It leaves a `snapshot` for the next one, unless the key is idle by then.
     - `pause`: nobody is admitted for a time, and its tokens go back. `resume` ends that.
     - `evict`: it has to make room for another key.
     - `close`, then `last_ask` and `drain`: the limiter is closed. `ended` is the error that every later caller gets.
+
+    It has 11 public methods: each is one event at a key, and may have a request to send.
     """
 
     __slots__ = (
-        "_admission", "_idle_after", "_prefetch", "_requests", "_state", "closer", "ended", "snapshot", "stays_awake",
+        "_admission", "_idle_after", "_requests", "_state", "closer", "ended", "snapshot", "stays_awake",
     )  # fmt: skip
 
-    def __init__(
-        self, state: KeyState, admission: QueueAdmission, requests: Requests, prefetch: Prefetch, idle_after: float
-    ) -> None:
+    def __init__(self, state: KeyState, admission: QueueAdmission, requests: Requests, idle_after: float) -> None:
         """`idle_after`: the key is forgotten so many seconds after its last use."""
-        self._state, self._admission, self._requests, self._prefetch = state, admission, requests, prefetch
+        self._state, self._admission, self._requests = state, admission, requests
         self._idle_after, self.stays_awake = idle_after, min(_AWAKE, idle_after)  # seconds after its last use
         self.closer: Waiter | None = None  # to be woken whenever a request has ended
         self.ended: Exception | None = None
         self.snapshot: KeySnapshot | None = None
+
+    def refund(self, waiter: Waiter, now: float) -> GiveBack | None:
+        """Take back the spent tokens of a waiter that was admitted.
+
+        The store counts all tokens of this lease as ours until we report them spent, so within the lease a refund
+        needs no request. More than that goes to the store, now or when it can. So does all of a grant that the store
+        may count as spent: it would take nothing back with the next report.
+        """
+        state = self._state
+        self._admission.advance(now)
+        if state.denies_all or waiter.cost == 0:
+            return None  # nothing was ever admitted, or nothing comes back
+        cost = waiter.cost - state.fallback.absorb(waiter.cost, state.lease, now)
+        margin = 0.0 if state.lease.borrowed else 2 * state.view.round_trip  # until a renewal is answered
+        stays = state.lease.borrowed or not state.lease.may_count_as_spent
+        self._requests.refunds += cost - (state.lease.put_back(cost, now, margin) if stays else 0)
+        state.denials = NO_DENIALS
+        self._admission.serve()
+        state.queue.wake_leader()
+        return self._requests.repay(waiter)
+
+    def undo(self, waiter: Waiter, now: float) -> None:
+        """Take back the tokens of a caller that leaves, whatever its verdict.
+
+        They come back here, unless they have expired, or a request has reported them as spent since. Requests report
+        the tokens of a tentative waiter as unspent, so these come back as long as the lease is renewed.
+        """
+        state, lease, verdict = self._state, self._state.lease, waiter.verdict
+        is_ours = waiter.tentative or waiter.reports == lease.reports
+        self._admission.confirm(waiter)
+        waiter.verdict = None  # first: its tokens are returned once, also where this is interrupted and done again
+        if isinstance(verdict, Admit) and verdict.is_shadow:
+            state.count_in_shadow(-waiter.cost)
+        elif isinstance(verdict, Admit) and waiter.cost:
+            is_late = lease.borrowed and now >= verdict.before  # what is borrowed is never renewed
+            if is_ours and not is_late and verdict.generation == lease.generation:
+                lease.put_back(waiter.cost, now)
+            elif is_ours and now < verdict.before and verdict.generation == lease.counted_as_spent:
+                self._requests.refunds += waiter.cost
+            lease.forsake(waiter, verdict)
+        self._admission.serve()
+
+    def debit(self, tokens: int, now: float) -> bool:
+        """Charge tokens that were used and not admitted: those here pay for them, in their turn, or later ones.
+
+        Nobody waits for that but the callers who come behind. False: the reservoir has retired.
+        """
+        state = self._state
+        if state.is_retired:
+            return False
+        self._admission.advance(now)
+        if state.denies_all:
+            return True
+        if state.overdraft is NO_OVERDRAFT:
+            state.overdraft = Overdraft()
+        state.overdraft.waiter.beyond += tokens
+        state.overdraft.line_up(state.queue, state.largest_cost)
+        self._admission.serve()
+        return True
 
     def due(self) -> float:
         """Return the instant at which `tend` has something to do, if nothing happens before; inf: never."""
@@ -51,7 +112,7 @@ class Lifecycle:
             return max(self._nears_end_at(), silent_until) if state.lease.leased else math.inf
         if state.queue:
             return math.inf if state.denies_all else max(silent_until, state.denials.until(1), state.pending_from)
-        if self._prefetch.wants_refill:
+        if self._requests.wants_refill:
             return silent_until
         if state.lease.held == 0:
             return self._retires_at()
@@ -59,7 +120,7 @@ class Lifecycle:
             return state.tokens.expires
         if state.is_outdated:
             return silent_until
-        return max(min(self._nears_end_at(), self._prefetch.checks_at), silent_until)
+        return max(min(self._nears_end_at(), self._requests.checks_at), silent_until)
 
     def tend(self, now: float) -> Fetch | GiveBack | None:
         """Return the request to send when no caller is here, if any.
@@ -70,7 +131,7 @@ class Lifecycle:
         state, requests = self._state, self._requests
         self._admission.advance(now)
         state.count(now)  # whom the advance has served
-        self._prefetch.check_watermark(now)
+        self._requests.check_watermark(now)
         if state.lease.pledged:
             state.used = now  # by somebody who was served, and has not looked yet
         if self.due() > now:
@@ -79,7 +140,7 @@ class Lifecycle:
             return requests.repay()
         if state.lease.leased and (state.mode == "open" or state.queue.leader):
             return self.drain()
-        if state.queue.first is not None or self._prefetch.wants_refill:
+        if state.queue.first is not None or self._requests.wants_refill:
             return requests.ask(now, state.queue.first)
         if state.lease.held == 0:
             snapshot = None
@@ -171,7 +232,7 @@ class Lifecycle:
         self._requests.lost_number = None  # the tokens of that ask were granted before
         state.lease.take_all()
         state.lease.void_before = now
-        self._prefetch.stop()
+        self._requests.stop()
         state.view.pause(seconds, state.quota, now)
         state.denials = DenialCache.dry(seconds, 1, now)
         self._admission.refuse_hopeless(now)

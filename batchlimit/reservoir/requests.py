@@ -68,71 +68,26 @@ def next_look(spare: int, demand: float) -> float:
     return lasts - max(_EARLY, _PART * lasts) if lasts > _SOON else 0.0
 
 
-class Prefetch:
-    """Fetches more tokens in the background before those that are here run out.
-
-    `checks_at` is when `tend` looks at the number of tokens again (inf: not at all), and renews them if it is time to.
-    `wants_refill` says that a caller found fewer than `tokens.low_watermark`: the next `tend` asks for more.
-    """
-
-    __slots__ = ("_state", "checks_at", "wants_refill")
-
-    def __init__(self, state: KeyState) -> None:
-        self._state = state
-        self.wants_refill = False
-        self.checks_at = math.inf
-
-    def set_watermark(self, now: float) -> None:
-        """After a grant: set the low watermark, and when to check it."""
-        state = self._state
-        demand, tokens = state.demand.rate, state.tokens.available
-        low = 0 if state.denials.dry_for(1, now) else low_mark(tokens, demand, state.view.round_trip)
-        state.tokens.set_low_watermark(low)
-        self.checks_at = now + first_look(tokens, low, demand) if low else math.inf
-
-    def check_watermark(self, now: float) -> None:
-        """Set the next check: now, if it is time to fetch more, shortly before callers come upon the watermark."""
-        tokens = self._state.tokens
-        if not tokens.low_watermark:
-            self.checks_at = math.inf  # the tokens expired or were given back, or a caller came upon the watermark
-        elif now >= self.checks_at:
-            self.checks_at = now + next_look(tokens.available - tokens.low_watermark, self._state.demand.rate)
-
-    def want_refill(self) -> None:
-        """Fewer tokens are here than the low watermark: from now on they may be spent, and more are wanted."""
-        self._state.tokens.low_watermark, self.wants_refill = 0, True
-
-    def take_low(self, cost: int) -> float:
-        """Spend some of the last tokens and want a refill; as `FreeTokens.take`, after that found too few.
-
-        One caller of each lease reaches the low watermark, and does not wait. By way of the queue it took 200 us:
-        after a thousand hits none of that code is in the processor's cache.
-        """
-        state, tokens = self._state, self._state.tokens
-        if not tokens.low_watermark or cost > tokens.available or state.queue or state.in_flight is not None:
-            return NO_WAIT
-        self.want_refill()
-        return tokens.take(cost)
-
-    def stop(self) -> None:
-        """A request is sent, so nothing is wanted or checked until its answer."""
-        self._state.tokens.low_watermark, self.checks_at, self.wants_refill = 0, math.inf, False
-
-
 class Requests:
     """Builds and numbers the requests; Reservoir says when, and takes in the answers.
 
     The bucket knows an instance by the last number that it had. So a request begins only when none is in flight
     (`state.in_flight`), and an Ask without an answer is repeated with its number: the bucket then grants the same.
+
+    Before the tokens here run out more are fetched in the background. `checks_at` is when `tend` looks at their number
+    (inf: not at all), and renews them if it is time to. `wants_refill` says that a caller found fewer than
+    `tokens.low_watermark`: the next `tend` asks for more. It has 13 public methods: all but two begin or end a request,
+    or say when one is due.
     """
 
     __slots__ = (
-        "_instance", "_options", "_prefetch", "_state", "last_target", "lost_number", "refunds", "refusals_told",
-        "shadow_told", "silent_until",
+        "_instance", "_options", "_state", "checks_at", "last_target", "lost_number", "refunds", "refusals_told",
+        "shadow_told", "silent_until", "wants_refill",
     )  # fmt: skip
 
-    def __init__(self, state: KeyState, prefetch: Prefetch, instance: Instance, options: Options) -> None:
-        self._state, self._prefetch, self._instance, self._options = state, prefetch, instance, options
+    def __init__(self, state: KeyState, instance: Instance, options: Options) -> None:
+        self._state, self._instance, self._options = state, instance, options
+        self.wants_refill, self.checks_at = False, math.inf
         self.refunds = 0  # tokens to send back with the next GiveBack
         self.last_target = 0  # how many tokens the last Ask wanted
         self.lost_number: int | None = None  # of an Ask that had no answer
@@ -224,6 +179,42 @@ class Requests:
             self._unsent(now)
             self.refunds += unsent.refund
 
+    def set_watermark(self, now: float) -> None:
+        """After a grant: set the low watermark, and when to check it."""
+        state = self._state
+        demand, tokens = state.demand.rate, state.tokens.available
+        low = 0 if state.denials.dry_for(1, now) else low_mark(tokens, demand, state.view.round_trip)
+        state.tokens.set_low_watermark(low)
+        self.checks_at = now + first_look(tokens, low, demand) if low else math.inf
+
+    def check_watermark(self, now: float) -> None:
+        """Set the next check: now, if it is time to fetch more, shortly before callers come upon the watermark."""
+        tokens = self._state.tokens
+        if not tokens.low_watermark:
+            self.checks_at = math.inf  # the tokens expired or were given back, or a caller came upon the watermark
+        elif now >= self.checks_at:
+            self.checks_at = now + next_look(tokens.available - tokens.low_watermark, self._state.demand.rate)
+
+    def want_refill(self) -> None:
+        """Fewer tokens are here than the low watermark: from now on they may be spent, and more are wanted."""
+        self._state.tokens.low_watermark, self.wants_refill = 0, True
+
+    def take_low(self, cost: int) -> float:
+        """Spend some of the last tokens and want a refill; as `FreeTokens.take`, after that found too few.
+
+        One caller of each lease reaches the low watermark, and does not wait. By way of the queue it took 200 us:
+        after a thousand hits none of that code is in the processor's cache.
+        """
+        state, tokens = self._state, self._state.tokens
+        if not tokens.low_watermark or cost > tokens.available or state.queue or state.in_flight is not None:
+            return NO_WAIT
+        self.want_refill()
+        return tokens.take(cost)
+
+    def stop(self) -> None:
+        """A request is sent, so nothing is wanted or checked until its answer."""
+        self._state.tokens.low_watermark, self.checks_at, self.wants_refill = 0, math.inf, False
+
     @property
     def _furthest(self) -> float:
         """How far in the future (s) a waiting caller's grant may begin: as far as the bucket takes to fill.
@@ -259,7 +250,7 @@ class Requests:
         rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at
         untold = state.tokens.refused - self.refusals_told, max(0, state.shadow_refused - self.shadow_told)
         ask = Ask(who, number, *tokens, held, back, max_wait, age, *known, weight, *rank, *untold)
-        self._prefetch.stop()
+        self.stop()
         self._state.calls += 1
         fetch = Fetch(ask, state.own, now, needed, lost is not None, whole_burst)
         self._begin(fetch, waiter)

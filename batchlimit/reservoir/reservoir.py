@@ -26,18 +26,16 @@ The parts. All of them share one `KeyState`; each is given the parts that it nee
 | `state.overdraft`        | Overdraft: what was used beyond an estimate; a waiter without a caller    |
 | `forecast`               | answers from memory: admit, refuse or ask the store; builds the Decisions |
 | `admission`              | serves, refuses or queues callers                                         |
-| `requests`               | builds and numbers Ask and GiveBack                                       |
-| `prefetch`               | says when to ask in the background, before the tokens run out             |
+| `requests`               | builds Ask and GiveBack; says when to ask, before the tokens run out      |
 | `outage`                 | Outage: if nothing lends, callers fail, or wait until the next ask        |
-| `corrections`            | takes back what was not used, charges what was used beyond an estimate    |
 | `rule`                   | goes by the code, by a file of limits, or by an operator's override       |
-| `lifecycle`              | renews and returns tokens without a caller; retires or closes the key     |
+| `lifecycle`              | corrects what was charged, renews and returns tokens; ends the key        |
 
 The states. A reservoir is in three at a time: one of the first two, one of the next two, one of the last three.
 
 | state     | it means                          | it ends when                                                     |
 |-----------|-----------------------------------|------------------------------------------------------------------|
-| quiet     | no request is in flight           | `step`, `adopt`, `corrections` or `lifecycle` begins a request   |
+| quiet     | no request is in flight           | `step`, `adopt` or `lifecycle` begins a request                 |
 | in flight | `state.in_flight` is that request | `granted`, `failed` or `gave_back` reports, or its thread leaves |
 | leased    | the tokens here are the bucket's  | the fallback lends: the store is away, or the mode is "open"     |
 | fallback  | `state.lease.borrowed`            | a Grant arrives, or the mode "open" ends; what is left goes      |
@@ -59,7 +57,7 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
 - A `try_acquire` of one token is a step of the iterator `tokens.lock_free`, and its refusal a look at
   `tokens.denied_until`: both need no lock. The iterator ends at the low watermark. There and elsewhere `tokens.take`
   spends; `admission.deny` refuses `try_acquire` and `decide_all`, and `step` the others. The first caller to meet the
-  watermark spends by `prefetch.take_low`, and `lifecycle.tend` asks for more.
+  watermark spends by `requests.take_low`, and `lifecycle.tend` asks for more.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
   is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
   a Wait while a request is in flight, just after one failed, or while an ask would be in vain. Then the leader steps
@@ -68,7 +66,7 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
 - The background thread or the loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the reservoir, or
   return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports its end.
 - A call at a key not in use spends: `keyspace/spending.py`. If that is in vain, a reservoir begins by `adopt`.
-- `corrections.refund` puts tokens back into the lease; a GiveBack takes the rest to the bucket. `corrections.debit`
+- `lifecycle.refund` puts tokens back into the lease; a GiveBack takes the rest to the bucket. `lifecycle.debit`
   puts the overdraft last in the queue. The end: `lifecycle.close`, `last_ask` for what is owed or lost, `drain`.
 - After a call that may concern waiters the API takes `to_wake`, which sets `denied_until`, and wakes these unlocked.
 """
@@ -84,14 +82,13 @@ from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
-from batchlimit.reservoir.corrections import Corrections
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
 from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.outage import Outage, fall_back
-from batchlimit.reservoir.requests import Prefetch, Requests
+from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.rule_in_force import RuleInForce
 from batchlimit.reservoir.sizing import Demand
 from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Verdict, Wait, Waiter, wait_for
@@ -101,8 +98,8 @@ class Reservoir:
     """The state machine; see the top of this file."""
 
     __slots__ = (
-        "_rules", "admission", "corrections", "forecast", "lifecycle",
-        "outage", "prefetch", "requests", "rule", "state", "tokens",
+        "_rules", "admission", "forecast", "lifecycle",
+        "outage", "requests", "rule", "state", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -121,17 +118,15 @@ class Reservoir:
         self._rules = instance.rules
         state = self.state = KeyState(rule.quota, policy, options.fill, instance.count, now, key, rank)
         self.tokens = state.tokens  # one look less for every hit
-        self.forecast, self.prefetch = forecast, prefetch = Forecast(state), Prefetch(state)
-        self.admission = QueueAdmission(state, forecast, prefetch)
-        self.requests = Requests(state, self.prefetch, instance, options)
+        self.forecast, self.requests = forecast, requests = Forecast(state), Requests(state, instance, options)
+        self.admission = QueueAdmission(state, forecast, requests)
         self.outage: Outage | None = None  # where nothing lends: from a failed request until an answer
-        self.lifecycle = Lifecycle(state, self.admission, self.requests, self.prefetch, options.idle_after)
-        self.corrections = Corrections(state, self.admission, self.requests)
+        self.lifecycle = Lifecycle(state, self.admission, requests, options.idle_after)
         if snapshot is not None:
             state.demand = Demand(snapshot.counted_at, snapshot.demand)
             self.requests.last_target = int(snapshot.last_want)
             state.view.recall(snapshot)
-        self.rule = RuleInForce(state, self.admission, self.prefetch, instance.rules, rule, policy)
+        self.rule = RuleInForce(state, self.admission, requests, instance.rules, rule, policy)
         if instance.rules.in_force is not NONE or not rule.is_plain or state.denies_all:
             self.rule.reconsider(now)
 
@@ -190,7 +185,7 @@ class Reservoir:
             else:
                 self.gave_back(now)
         self.state.queue.withdraw(waiter)
-        self.corrections.undo(waiter, now)
+        self.lifecycle.undo(waiter, now)
 
     def granted(self, fetch: Fetch, grant: Grant, now: float, jitter: float) -> None:
         """Take in the answer to `fetch`; `jitter` is a random factor of about 1."""
@@ -226,7 +221,7 @@ class Reservoir:
         self.admission.refuse_answered(now, fetch, grant)
         state.count(now)  # those served just now used the key now, and not at the next look
         if state.tokens.available:
-            self.prefetch.set_watermark(now)
+            self.requests.set_watermark(now)
         if state.mode == "open":  # it was asked before that was known: its tokens go back
             state.is_outdated = True
         self._wake_next()
@@ -260,7 +255,7 @@ class Reservoir:
         `lifecycle.due` would say more. To ask that after every miss at a key in use took 3 % more instructions.
         """
         state = self.state
-        is_busy = state.lease.held or state.queue.waiters or self.requests.refunds or self.prefetch.wants_refill
+        is_busy = state.lease.held or state.queue.waiters or self.requests.refunds or self.requests.wants_refill
         return LONG_AGO if is_busy else state.used + self.lifecycle.stays_awake
 
     def to_wake(self) -> list[Waiter]:

@@ -11,26 +11,26 @@ from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.fallback import LEASE, NO_FALLBACK, Fallback, OpenBucket, Trial
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.outage import borrow
-from batchlimit.reservoir.requests import Prefetch
+from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.waiter import Verdict, Waiter
 
 
 class RuleInForce:
     """Has a key go by its quota, mode, trial, weight and failure policy, as they are by now."""
 
-    __slots__ = ("_admission", "_code", "_policy", "_prefetch", "_rules", "_state")
+    __slots__ = ("_admission", "_code", "_policy", "_requests", "_rules", "_state")
 
     def __init__(
         self,
         state: KeyState,
         admission: QueueAdmission,
-        prefetch: Prefetch,
+        requests: Requests,
         rules: OverridesCache,
         code: KeyRule,
         policy: FailurePolicy,
     ) -> None:
         """`rules` are the overrides that the instance knows; `code` and `policy` hold where there is none."""
-        self._state, self._admission, self._prefetch = state, admission, prefetch
+        self._state, self._admission, self._requests = state, admission, requests
         self._rules, self._code, self._policy = rules, code, policy
 
     def reconsider(self, now: float) -> None:
@@ -54,7 +54,7 @@ class RuleInForce:
             self._change_mode(mode, now)
         state.own, state.is_outdated = own, True
         self._admission.obey(own)
-        self._prefetch.stop()
+        self._requests.stop()
         if own.denies_all:
             state.lease.take_all()
         else:

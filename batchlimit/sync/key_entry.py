@@ -106,7 +106,7 @@ class KeyEntry:
         with not_reentered(self.lock):
             before = self.tokens.take(cost)
         if before == NO_WAIT and self.tokens.low_watermark:
-            before = self.locked(lambda: self.reservoir.prefetch.take_low(cost))
+            before = self.locked(lambda: self.reservoir.requests.take_low(cost))
         if self.clock() < before:
             return before
         if before != NO_WAIT:

@@ -6,10 +6,8 @@ from typing import Any
 from batchlimit.base import forks
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision
-from batchlimit.base.steps import run
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace import asking
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
@@ -91,10 +89,6 @@ class SlowPath:
         finally:
             gate.release()
 
-    def peek(self, key: str) -> Decision:
-        """Return how the next call of cost 1 would fare."""
-        return run(asking.peek(self._registry, key))
-
     def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""
         check_cost(cost, self._registry.entry(key).reservoir.state.most, key)
@@ -160,4 +154,4 @@ class SlowPath:
 
 
 def _debit(entry: KeyEntry, tokens: int) -> bool:
-    return entry.locked(lambda: entry.reservoir.corrections.debit(tokens, entry.clock()))
+    return entry.locked(lambda: entry.reservoir.lifecycle.debit(tokens, entry.clock()))

@@ -45,7 +45,7 @@ def give_back(entry: KeyEntry, back: GiveBack) -> None:
 def refund(entry: KeyEntry, cost: int) -> bool:
     """Take back tokens that were admitted and not used; at most one round trip. False: the key entry has retired."""
     waiter = Waiter(cost, NO_WAIT, Event())
-    is_live, error = _correct(entry, waiter, lambda: entry.reservoir.corrections.refund(waiter, entry.clock()))
+    is_live, error = _correct(entry, waiter, lambda: entry.reservoir.lifecycle.refund(waiter, entry.clock()))
     if error is not None and entry.reservoir.state.fallback.fails_closed:
         ended = entry.reservoir.lifecycle.ended  # then the error tells of our end, not of the store
         raise Fail(ended or error).to_raise(entry.key)

@@ -11,7 +11,7 @@ from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter, Stor
 from batchlimit.aio.guarded_store import CallTimeout
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.reservoir.requests import Prefetch
+from batchlimit.reservoir.requests import Requests
 from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
 from tests.aio.stage import KEY, SLOW, Gate, Stage, in_line, limiter_on, nothing
@@ -85,13 +85,13 @@ async def test_a_prefetch_comes_before_anybody_has_to_wait() -> None:
 
 async def test_in_steady_demand_no_caller_begins_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 1000 calls a second: the timer looks before anybody reaches the low mark."""
-    surprised, take_low = [], Prefetch.take_low
+    surprised, take_low = [], Requests.take_low
 
-    def noting(self: Prefetch, cost: int) -> float:
+    def noting(self: Requests, cost: int) -> float:
         surprised.append(virtual_loop().now)
         return take_low(self, cost)
 
-    monkeypatch.setattr(Prefetch, "take_low", noting)
+    monkeypatch.setattr(Requests, "take_low", noting)
     stage = Stage()
     stage.before = lambda: asyncio.sleep(0.001)
     limiter = AsyncRateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=virtual_loop().time)

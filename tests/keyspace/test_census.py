@@ -141,7 +141,7 @@ def waiting_for_more() -> Reservoir:
 
 def owing() -> Reservoir:
     entry = Entry(tokens=5)
-    entry.reservoir.corrections.debit(50, 0.0)
+    entry.reservoir.lifecycle.debit(50, 0.0)
     entry.join(3)
     return entry.reservoir
 

@@ -134,7 +134,7 @@ what several keys were charged is not confirmed | two keys by slot | keyspace.se
     caller.confirm() => pass
 a token counted as spent is gone where another asks first | two keys by slot, three calls | reservoir.lease:Lease.credit
     is_spent = self.may_count_as_spent and => is_spent = False and
-a spent token is gone with who leaves it | two keys by slot, three calls | reservoir.corrections:Corrections.undo
+a spent token is gone with who leaves it | two keys by slot, three calls | reservoir.lifecycle:Lifecycle.undo
     self._requests.refunds += waiter.cost => pass
 a refused spend keeps the tokens of the leased key | one key leased, one spent | keyspace.from_memory:FromMemory.settle
     \n            self._put_back(charged.found, charged.ends)\n            return told => \n            return told

@@ -212,7 +212,7 @@ class Limiter:
         """A caller takes back what it was admitted for; return how much of it is there at once."""
         reservoir = self._entry().reservoir
         owed = reservoir.requests.refunds
-        back = reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
+        back = reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
         travelling = back.refund if back else reservoir.requests.refunds
         if back is not None:
             self._world.send(self.place, back)
@@ -221,7 +221,7 @@ class Limiter:
 
     def debit(self, cost: int) -> None:
         """A caller used more than it had estimated."""
-        self._entry().reservoir.corrections.debit(cost, self.clock())
+        self._entry().reservoir.lifecycle.debit(cost, self.clock())
         self._look()
 
     def order(self, seconds: float) -> None:
@@ -372,7 +372,7 @@ class Limiter:
             self._world.refused(self.place, caller, reservoir.forecast.denied_for(caller.cost, now), memory=True)
             return
         before = before if before != NO_WAIT else tokens.take(caller.cost)
-        before = before if before != NO_WAIT else reservoir.prefetch.take_low(caller.cost)
+        before = before if before != NO_WAIT else reservoir.requests.take_low(caller.cost)
         if now < before:
             self._end(caller)
             self._world.admitted(self.place, caller, memory=True)

@@ -56,7 +56,7 @@ _UNHEARD = {
 _SKIPPED = {
     "__dict__", "__weakref__", "_world", "event", "clock", "_clock", "key", "lock", "_make",
     "_left", "_fill", "policy", "_policy", "_policies", "_options", "_kind", "place", "page", "_state",
-    "_admission", "_forecast", "_prefetch", "_requests", "_rules", "_tokens", "_entries", "_instance_count",
+    "_admission", "_forecast", "_requests", "_rules", "_tokens", "_entries", "_instance_count",
 }  # fmt: skip
 """Fields that never change once they are set, and lead to what is walked anyway: parts of one thing know each other."""
 _NOT_OF = {"__dict__", "__weakref__", "_policies"}

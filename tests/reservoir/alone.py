@@ -68,12 +68,12 @@ class Alone:
         return wait
 
     def refund(self, tokens: int) -> None:
-        back = self._live().corrections.refund(Waiter(tokens, NO_WAIT, NOBODY), self.now)
+        back = self._live().lifecycle.refund(Waiter(tokens, NO_WAIT, NOBODY), self.now)
         if back is not None:
             self._give_back(back)
 
     def owe(self, tokens: int) -> None:
-        self._live().corrections.debit(tokens, self.now)
+        self._live().lifecycle.debit(tokens, self.now)
 
     def pass_by(self, seconds: float) -> None:
         """Let time go by; the background thread comes whenever it is due."""

@@ -57,7 +57,7 @@ class Entry:
 
     def refund(self, cost: int, at: float = 0.0) -> GiveBack | None:
         """A refund; what of it goes to the store is there at once."""
-        back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, Waking()), at)
+        back = self.reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, Waking()), at)
         if back is not None:
             self.reservoir.gave_back(at)
         return back

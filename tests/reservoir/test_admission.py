@@ -126,7 +126,7 @@ def test_an_equal_quota_leaves_what_stands_in_for_the_bucket() -> None:
 
 def test_a_debt_is_not_paid_by_what_expired() -> None:
     entry = Entry(tokens=5)
-    entry.reservoir.corrections.debit(3, 1.5)
+    entry.reservoir.lifecycle.debit(3, 1.5)
     assert entry.reservoir.state.overdraft.total == 3
 
 

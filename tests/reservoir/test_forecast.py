@@ -169,7 +169,7 @@ def test_a_decision_tells_what_remains_and_when_all_is_back(
     entry = Entry(quota)
     entry.grant(entry.fetch(entry.join(1)), tokens=3, **told)
     if owed:
-        entry.reservoir.corrections.debit(owed, 0.0)
+        entry.reservoir.lifecycle.debit(owed, 0.0)
     decision = entry.reservoir.forecast.told(0.0, "local", 0.5)
     assert (decision.remaining, decision.reset_after, decision.binding) == (
         expected[0],
@@ -213,7 +213,7 @@ def test_a_look_at_a_rate_of_zero_tells_when_that_ends() -> None:
 def test_a_debt_is_charged_before_a_look_counts_what_is_there() -> None:
     entry = Entry(TWO)
     entry.grant(entry.fetch(entry.join(1)), tokens=1, level=0, retry_after=0.0)
-    entry.reservoir.corrections.debit(7, 0.0)
+    entry.reservoir.lifecycle.debit(7, 0.0)
     seen = entry.reservoir.forecast.at_level(Level(9, 0, 1, (40.0, 9.0)), 0.0)
     assert (seen.allowed, seen.remaining, seen.reset_after) == (True, 2, about(58.0))
 
@@ -246,7 +246,7 @@ def test_while_the_store_is_away_the_fallback_tells(
     policy: FailurePolicy, owed: int, told: tuple[bool, int, str] | None
 ) -> None:
     entry = Entry(policy=policy)
-    entry.reservoir.corrections.debit(owed, 0.0)
+    entry.reservoir.lifecycle.debit(owed, 0.0)
     seen = entry.reservoir.forecast.outlook(0.0)
     assert (seen if seen is None else (seen.allowed, seen.remaining, seen.source)) == told
 

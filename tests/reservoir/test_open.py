@@ -59,7 +59,7 @@ def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() ->
 @pytest.mark.parametrize(("owed", "demand"), [(0, 4.0), (1000, 404.0)])
 def test_each_such_grant_pays_what_is_owed_and_lasts_for_half_a_second_and_a_burst(owed: int, demand: float) -> None:
     caller = Ruled()
-    caller.reservoir.corrections.debit(owed, 0.0)
+    caller.reservoir.lifecycle.debit(owed, 0.0)
     open_up(caller)
     caller.step(caller.join(1), 0.0)
     assert (figures(caller.reservoir).owed, caller.held) == (0, demand * LEASE + 100)
@@ -180,7 +180,7 @@ def test_a_cost_that_the_code_never_admits_stays_a_mistake() -> None:
 
 def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
     caller = Ruled()
-    caller.reservoir.corrections.debit(1_000, 0.0)
+    caller.reservoir.lifecycle.debit(1_000, 0.0)
     open_up(caller)
     for cost in (1, 100):
         assert isinstance(caller.step(caller.join(cost)), Admit)

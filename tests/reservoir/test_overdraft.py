@@ -24,7 +24,7 @@ class Debtor:
         self.grant(fetch, tokens + 1)
         self.reservoir.to_wake()
         if owed:
-            self.reservoir.corrections.debit(owed, self.at)
+            self.reservoir.lifecycle.debit(owed, self.at)
 
     def join(self, cost: int, deadline: float = math.inf) -> Waiter:
         waiter = Waiter(cost, deadline, Waking())
@@ -94,7 +94,7 @@ def test_who_comes_later_is_served_after_it_however_large_it_is() -> None:
 def test_who_came_before_is_served_before_it() -> None:
     debtor = Debtor(0)
     before = debtor.join(5)
-    debtor.reservoir.corrections.debit(7, debtor.at)
+    debtor.reservoir.lifecycle.debit(7, debtor.at)
     fetch = debtor.reservoir.step(before, debtor.at)
     assert isinstance(fetch, Fetch)
     assert (fetch.ask.need, fetch.ask.queued) == (5, 12)
@@ -107,7 +107,7 @@ def test_a_second_debt_stands_last_again() -> None:
     debtor = Debtor(0, 3)
     debtor.grant(debtor.tend(), 3)
     waiting = debtor.join(2)
-    debtor.reservoir.corrections.debit(10, debtor.at)
+    debtor.reservoir.lifecycle.debit(10, debtor.at)
     fetch = debtor.reservoir.step(waiting, debtor.at)
     assert isinstance(fetch, Fetch)
     debtor.grant(fetch, 4)
@@ -120,7 +120,7 @@ def test_who_stands_before_a_debt_is_not_refused_for_it() -> None:
     before = debtor.join(10, 4.0)
     fetch = debtor.reservoir.step(before, debtor.at)
     assert isinstance(fetch, Fetch)
-    debtor.reservoir.corrections.debit(10**6, debtor.at)
+    debtor.reservoir.lifecycle.debit(10**6, debtor.at)
     debtor.grant(fetch, 0, retry_after=0.1)
     assert before.verdict is None
     behind = debtor.join(1, 4.0)
@@ -129,7 +129,7 @@ def test_who_stands_before_a_debt_is_not_refused_for_it() -> None:
 
 def test_debts_add_up() -> None:
     debtor = Debtor(0, 5)
-    debtor.reservoir.corrections.debit(6, debtor.at)
+    debtor.reservoir.lifecycle.debit(6, debtor.at)
     assert debtor.owed == 11
     assert debtor.tend().ask.queued == 11
 
@@ -244,5 +244,5 @@ def test_what_is_owed_is_in_the_figures() -> None:
 
 def test_a_rate_of_zero_owes_nothing() -> None:
     reservoir = made(Quota(0))
-    reservoir.corrections.debit(5, 0.0)
+    reservoir.lifecycle.debit(5, 0.0)
     assert figures(reservoir) == KeyFigures()

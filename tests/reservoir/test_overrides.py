@@ -114,7 +114,7 @@ def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
 
 def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> None:
     caller = Ruled(tokens=60)
-    caller.reservoir.prefetch.want_refill()
+    caller.reservoir.requests.want_refill()
     caller.obey(NOTHING)
     caller.reservoir.to_wake()
     assert caller.held == 0

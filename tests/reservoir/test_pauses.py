@@ -77,13 +77,13 @@ def test_what_is_leased_goes_back_and_is_not_asked_for_until_the_end_or_half_a_s
 def test_who_waits_looks_again_when_a_pause_begins_and_when_it_is_lifted() -> None:
     entry = Entry(HUNDRED)
     first = entry.join(1)
-    entry.reservoir.prefetch.want_refill()
+    entry.reservoir.requests.want_refill()
     entry.woken()
     entry.reservoir.lifecycle.pause(5.0, 0.1, waiter())
     assert entry.woken() == [first]
     entry.reservoir.lifecycle.resume()
     assert entry.woken() == [first]
-    assert not entry.reservoir.prefetch.wants_refill, "and nothing is fetched ahead"
+    assert not entry.reservoir.requests.wants_refill, "and nothing is fetched ahead"
     assert isinstance(entry.step(first, 0.1), Fetch), "the bucket has what it had"
 
 

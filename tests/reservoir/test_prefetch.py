@@ -74,7 +74,7 @@ def test_more_are_wanted_once_fewer_are_here_than_the_low_mark(tokens: int, is_w
     reservoir = Entry(RICH, tokens).reservoir
     reservoir.tokens.set_low_watermark(4)
     reservoir.admission.advance(0.5)
-    assert reservoir.prefetch.wants_refill == is_wanted
+    assert reservoir.requests.wants_refill == is_wanted
 
 
 class Demand:
@@ -115,7 +115,7 @@ class Demand:
     def _call(self) -> None:
         if self.reservoir.tokens.take(1) == NO_WAIT:
             self.surprised += 1
-            self.reservoir.prefetch.take_low(1)
+            self.reservoir.requests.take_low(1)
 
     def _tend(self) -> None:
         self.looks += 1
@@ -175,7 +175,7 @@ def test_while_more_is_on_its_way_nobody_looks() -> None:
     while demand.reservoir.tokens.take(1) != NO_WAIT:
         pass
     assert demand.reservoir.lifecycle.tend(demand.now) is None
-    assert not demand.reservoir.prefetch.wants_refill
+    assert not demand.reservoir.requests.wants_refill
 
 
 def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
@@ -184,7 +184,7 @@ def test_who_came_upon_the_mark_is_not_forgotten_over_a_look() -> None:
     look = entry.reservoir.lifecycle.due()
     assert entry.reservoir.tokens.low_watermark > 200
     assert look < 0.5, "long before the lease ends"
-    assert entry.reservoir.prefetch.take_low(700) != NO_WAIT
+    assert entry.reservoir.requests.take_low(700) != NO_WAIT
     entry.tend(look)
 
 
@@ -207,9 +207,9 @@ def is_interrupted(n: int, change: str) -> bool:
         work.pop(0)()
     was_interrupted = interrupter.run(work[0])
     if one.tokens.low_watermark:  # as the caller does who finds fewer tokens
-        one.prefetch.want_refill()
+        one.requests.want_refill()
     one.requests.ask(0.07)
-    assert not one.prefetch.wants_refill, f"interrupted in {interrupter.line}"
+    assert not one.requests.wants_refill, f"interrupted in {interrupter.line}"
     return was_interrupted
 
 
@@ -245,8 +245,8 @@ def test_nobody_looks_at_tokens_that_have_gone() -> None:
     """A keeper that comes late, as after a suspended machine's sleep, once leased a batch that nobody asked for."""
     demand = Demand()
     demand.run(4000.0, 2.0)
-    assert demand.reservoir.prefetch.checks_at < math.inf
+    assert demand.reservoir.requests.checks_at < math.inf
     late = demand.reservoir.tokens.expires + 5.0
     assert demand.reservoir.lifecycle.tend(late) is None
-    assert not demand.reservoir.prefetch.wants_refill
-    assert demand.reservoir.prefetch.checks_at == math.inf
+    assert not demand.reservoir.requests.wants_refill
+    assert demand.reservoir.requests.checks_at == math.inf

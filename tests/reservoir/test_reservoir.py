@@ -373,7 +373,7 @@ def test_what_comes_back_drops_the_memory_of_a_refusal(comes: str) -> None:
     entry.refuse(entry.fetch(entry.join(10, NO_WAIT)))
     assert entry.reservoir.forecast.denied_for(10, 0.1) > 0.0
     if comes == "refund":
-        entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.1)
+        entry.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 0.1)
     else:
         entry.grant(entry.fetch(entry.join(1, NO_WAIT), 0.1), 0.1, 1)
     assert entry.reservoir.forecast.denied_for(10, 0.1) == 0.0
@@ -516,8 +516,8 @@ def _in_use(level: int) -> Entry:
 def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low: int, cost: int, spends: bool) -> None:
     entry = Entry(tokens=10)
     entry.reservoir.tokens.set_low_watermark(low)
-    assert entry.reservoir.prefetch.take_low(cost) == (1.0 if spends else -math.inf)
-    assert entry.reservoir.prefetch.wants_refill == spends
+    assert entry.reservoir.requests.take_low(cost) == (1.0 if spends else -math.inf)
+    assert entry.reservoir.requests.wants_refill == spends
     assert entry.reservoir.tokens.low_watermark == (0 if spends else low)
     assert (entry.reservoir.lifecycle.due() <= 0.0) == spends
     assert entry.reservoir.state.lease.held == (10 - cost if spends else 10)
@@ -527,7 +527,7 @@ def test_while_something_is_under_way_nobody_asks_for_more() -> None:
     entry = Entry(tokens=10)
     fetch = entry.tend(0.9)
     entry.reservoir.tokens.set_low_watermark(5)
-    assert entry.reservoir.prefetch.take_low(1) == -math.inf
+    assert entry.reservoir.requests.take_low(1) == -math.inf
     entry.grant(fetch, 0.9)
 
 
@@ -621,7 +621,7 @@ def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
         assert [entry.step(entry.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
             Refuse(math.inf)
         ] * 3
-    assert entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 1.0) is None
+    assert entry.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 1.0) is None
     assert entry.step(entry.join(1, NO_WAIT), 1e9) == Refuse(math.inf)
     assert entry.reservoir.state.calls == 0
 
@@ -715,7 +715,7 @@ def test_a_refund_goes_to_the_store_if_that_counts_the_grant_as_spent(instances:
 def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
     entry = Entry()
     fetch = entry.fetch(entry.join(1, NO_WAIT))
-    assert entry.reservoir.corrections.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
+    assert entry.reservoir.lifecycle.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
     entry.grant(fetch, 0.1, 1)
     assert entry.reservoir.lifecycle.due() <= 0.1
     assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
@@ -726,7 +726,7 @@ def test_who_waits_asks_again_once_a_refund_has_arrived_that_an_ask_under_way_he
     entry = Entry()
     waiter = entry.join(1)
     fetch = entry.fetch(waiter)
-    assert entry.reservoir.corrections.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
+    assert entry.reservoir.lifecycle.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
     entry.refuse(fetch)
     assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
     entry.reservoir.gave_back(0.1)
@@ -738,7 +738,7 @@ def test_what_began_while_tokens_were_given_back_is_there_after_it() -> None:
     entry = Entry()
     first = entry.join(5)
     entry.grant(entry.fetch(first), 0.0, 5, starts_in=0.3)
-    assert entry.reservoir.corrections.refund(Waiter(50, NO_WAIT, Waking()), 0.1) is not None
+    assert entry.reservoir.lifecycle.refund(Waiter(50, NO_WAIT, Waking()), 0.1) is not None
     entry.reservoir.gave_back(0.4)
     assert isinstance(first.verdict, Admit)
 
@@ -763,7 +763,7 @@ def test_the_figures_are_exact() -> None:
     assert figures(reservoir) == KeyFigures(1, 0, 1, held=20, waiting=0)
     reservoir.tokens.take(5)
     assert figures(reservoir) == KeyFigures(6, 0, 1, held=15, waiting=0)
-    reservoir.corrections.refund(Waiter(2, NO_WAIT, Waking()), 0.1)
+    reservoir.lifecycle.refund(Waiter(2, NO_WAIT, Waking()), 0.1)
     assert figures(reservoir) == KeyFigures(6, 0, 1, held=17, waiting=0)
     waiter = entry.join(30, NO_WAIT)
     assert figures(reservoir) == KeyFigures(6, 0, 1, held=17, waiting=1)
@@ -859,7 +859,7 @@ def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
     entry.step(waiter)
     entry.grant(entry.fetch(entry.join(9)), tokens=3)
     entry.refuse(entry.fetch(entry.join(1)))  # by this ask the bucket knows that all but those four are spent
-    back = entry.reservoir.corrections.refund(Waiter(5, NO_WAIT, Waking()), 0.0)
+    back = entry.reservoir.lifecycle.refund(Waiter(5, NO_WAIT, Waking()), 0.0)
     assert isinstance(back, GiveBack)
     assert back.refund == 5
 
@@ -893,5 +893,5 @@ def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
     entry = Entry(tokens=10)
     entry.refuse(entry.fetch(entry.join(11)), retry_after=5.0)
     assert isinstance(entry.step(entry.join(5, 1.0)), Refuse)
-    entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 0.0)
+    entry.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 0.0)
     assert not isinstance(entry.step(entry.join(5, 1.0)), Refuse)

@@ -77,13 +77,13 @@ def has_tokens(entry: Entry) -> None:
 
 def owes_a_refund(entry: Entry) -> None:
     """Its lease is over, and the store was not even asked."""
-    back = entry.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 2.0)
+    back = entry.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 2.0)
     assert back is not None
     entry.reservoir.gave_back(2.0, back)
 
 
 def wants_a_refill(entry: Entry) -> None:
-    entry.reservoir.prefetch.want_refill()
+    entry.reservoir.requests.want_refill()
 
 
 @pytest.mark.parametrize("begin", [is_waited_for, has_tokens, owes_a_refund, wants_a_refill])
@@ -96,7 +96,7 @@ def test_a_key_with_anything_to_do_is_not_left_alone(begin: Callable[[Entry], No
 
 def test_a_debt_is_asked_for_though_a_larger_cost_was_refused() -> None:
     entry = Entry()
-    entry.reservoir.corrections.debit(5, 0.0)
+    entry.reservoir.lifecycle.debit(5, 0.0)
     entry.reservoir.state.denials = DenialCache.dry(0.3, 2, 0.0)
     assert entry.reservoir.lifecycle.due() <= 0.0
 
@@ -116,7 +116,7 @@ def gives_tokens_back(entry: Entry) -> None:
 
 
 def owes(entry: Entry) -> None:
-    entry.reservoir.corrections.debit(20, 0.0)
+    entry.reservoir.lifecycle.debit(20, 0.0)
 
 
 @pytest.mark.parametrize(

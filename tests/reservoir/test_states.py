@@ -73,7 +73,7 @@ class World:
 
     def refund(self) -> None:
         """After the end of the lease: the tokens are to go to the store."""
-        assert self.reservoir.corrections.refund(Waiter(1, NO_WAIT, Waking()), 1.5) is not None
+        assert self.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 1.5) is not None
 
     def gave_back(self) -> None:
         self.reservoir.gave_back(1.6)

@@ -193,7 +193,7 @@ class Process:
 
     def debit(self, cost: int) -> None:
         """A caller used more than it was admitted for: it is charged as tokens come."""
-        self._do(lambda: self.reservoir.corrections.debit(cost, self.clock()))
+        self._do(lambda: self.reservoir.lifecycle.debit(cost, self.clock()))
 
     def spend(self, cost: int) -> None:
         """A caller of another limiter comes, in this process, where the key is not in use."""
@@ -280,7 +280,7 @@ class Process:
         before = next(leased.lock_free, NO_WAIT) if cost == 1 else NO_WAIT
         before = before if before != NO_WAIT else leased.take(cost)
         if before == NO_WAIT:
-            before = self.reservoir.prefetch.take_low(cost)
+            before = self.reservoir.requests.take_low(cost)
             self._look_later()
         if self.clock() < before:
             self._spend(cost, is_free=is_free)
@@ -346,7 +346,7 @@ class Process:
 
     def _refund(self, cost: int) -> None:
         owed, unrefunded = self.reservoir.requests.refunds, self.reservoir.state.fallback.unrefunded
-        back = self.reservoir.corrections.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
+        back = self.reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, NOBODY), self.clock())
         travelling = back.refund if back else self.reservoir.requests.refunds
         absorbed = unrefunded - self.reservoir.state.fallback.unrefunded
         self._witness.refunded(owed + cost - travelling - absorbed)

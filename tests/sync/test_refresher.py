@@ -16,7 +16,7 @@ from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.reservoir.options import Instance, Options
-from batchlimit.reservoir.requests import Prefetch
+from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import store_calls
@@ -154,13 +154,13 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
 
 def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 1000 calls a second: it looks by itself before anybody reaches the low mark."""
-    surprised, take_low = [], Prefetch.take_low
+    surprised, take_low = [], Requests.take_low
 
-    def noting(self: Prefetch, cost: int) -> float:
+    def noting(self: Requests, cost: int) -> float:
         surprised.append(clock.now)
         return take_low(self, cost)
 
-    monkeypatch.setattr(Prefetch, "take_low", noting)
+    monkeypatch.setattr(Requests, "take_low", noting)
     stage = Stage(MemoryStore(clock))
     stage.before = lambda: clock.pass_by(0.001)
     with RateLimiter(stage, "5000/s burst 5000", sizer=FixedBatch(500), clock=clock) as limiter:

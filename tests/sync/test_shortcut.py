@@ -78,7 +78,7 @@ class World:
 
     def state(self) -> dict[str, Any]:
         """Everything that may differ: the figures, and each field of the reservoir that is not the instance's name."""
-        parts = {name: _plain(getattr(self.reservoir, name)) for name in ("prefetch", "requests", "lifecycle")}
+        parts = {name: _plain(getattr(self.reservoir, name)) for name in ("requests", "lifecycle")}
         parts["outage"] = repr(self.reservoir.outage)  # an error equals itself alone
         shown: dict[str, Any] = _plain(self.reservoir.state)
         shown["tokens"]["lock_free"] += shown["tokens"].pop("free")  # who takes by hand takes first what is lock-free
@@ -99,7 +99,7 @@ def _plain(value: Any) -> Any:
     return {name: _plain(getattr(value, name)) for name in slots if name not in IGNORED}
 
 
-IGNORED = {"_awake", "_tokens", "_instance", "_options", "_state", "_prefetch", "_admission", "_requests"}
+IGNORED = {"_awake", "_tokens", "_instance", "_options", "_state", "_admission", "_requests"}
 
 
 class Bound(World):
@@ -225,7 +225,7 @@ def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
     assert world.try_acquire(14)
     assert len(world.stage.asks) == 1
     assert world.try_acquire(1)
-    assert world.reservoir.prefetch.wants_refill
+    assert world.reservoir.requests.wants_refill
     world.tend()
     assert len(world.stage.asks) == 2
 

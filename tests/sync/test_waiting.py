@@ -483,7 +483,7 @@ def test_who_leaves_once_more_after_an_interrupt_gets_its_tokens_back_once(
         assert limiter.try_acquire(KEY, 2)
         caller = waiting_thread.WaitingThread(limiter._registry.live_entry(KEY), 3, NO_WAIT)
         assert caller.wait() is not None
-        interrupter = Interrupter(n, "reservoir/corrections", under_lock=True)
+        interrupter = Interrupter(n, "reservoir/lifecycle", under_lock=True)
         was = interrupter.run(caller.leave)
         caller.leave()
         interrupter.left_all_sound(limiter, KEY, most=8)

@@ -129,7 +129,7 @@ def test_open_admits_whatever_comes() -> None:
 def test_what_is_spent_of_the_fallback_while_the_store_is_asked_again_is_the_fallbacks() -> None:
     entry = away(FailurePolicy.open())
     fail(entry, entry.join(1, NO_WAIT), 1.0)
-    entry.reservoir.prefetch.want_refill()
+    entry.reservoir.requests.want_refill()
     fetch = entry.tend(1.2)
     assert entry.reservoir.tokens.take(3) == 1.0 + LEASE
     entry.grant(fetch, 1.3, 10)
@@ -464,7 +464,7 @@ def test_a_policy_says_what_to_tell_where_it_lends_nothing(
 def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     entry = away(FailurePolicy.closed(), tokens=20)
     calls = entry.reservoir.state.calls
-    back = entry.reservoir.corrections.refund(Waiter(30, NO_WAIT, Waking()), 0.1)
+    back = entry.reservoir.lifecycle.refund(Waiter(30, NO_WAIT, Waking()), 0.1)
     assert back is not None
     assert entry.reservoir.state.calls == calls + 1
     entry.reservoir.gave_back(0.2, unsent=back)
@@ -560,7 +560,7 @@ def test_a_repeated_ask_pauses_too() -> None:
 
 def test_a_debt_alone_borrows_nothing() -> None:
     entry = away()
-    entry.reservoir.corrections.debit(5, 0.0)
+    entry.reservoir.lifecycle.debit(5, 0.0)
     fetch = entry.tend(0.0)
     entry.reservoir.failed(fetch, DEAD, 0.1)
     assert not entry.reservoir.state.lease.borrowed
