@@ -57,13 +57,6 @@ def give_back(permit: Any, outcome: Outcome = Outcome.IGNORED) -> None:
         permit.ignore()
 
 
-def started_now(permit: Any) -> None:
-    """Let the call begin now: a law is not told how long it waited for tokens."""
-    for each in getattr(permit, "_permits", (permit,)):
-        if isinstance(each, BasePermit) and each._state is HELD:
-            each.start_ns = each._locked_gate.clock()
-
-
 Rate = str | Costs
 """A key, which is charged `cost`; or whole tokens by key."""
 
@@ -127,7 +120,9 @@ def attempt(
             break
         yield back
         permit = yield acquire(left())
-    started_now(permit)
+    for each in getattr(permit, "_permits", (permit,)):
+        if isinstance(each, BasePermit) and each._state is HELD:
+            each.start_ns = each._locked_gate.clock()  # a law is not told how long this call waited for tokens
     return permit
 
 

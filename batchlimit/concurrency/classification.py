@@ -111,19 +111,10 @@ def _by_answer(error: Any) -> bool:
     return _status(answer) is not None and outcome_of_answer(answer) is Outcome.DROPPED
 
 
-def _by_status(error: Any) -> bool:
-    code = getattr(error, "code", None)
-    return callable(code) and getattr(code(), "name", "") in STATUSES
-
-
 def _by_sqlstate(error: Any, *, or_none: bool = False) -> bool:
     """Tell of an error of a driver; `or_none`: its error has no SQLSTATE where no server answered."""
     found = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     return found.startswith(_SQLSTATES) if isinstance(found, str) else or_none
-
-
-def _by_number(error: Any) -> bool:
-    return getattr(error, "errno", None) in _MYSQL or (bool(error.args) and error.args[0] in _MYSQL)
 
 
 _Verdict = bool | Callable[[Any], bool]
@@ -149,14 +140,22 @@ _ROWS: tuple[tuple[_Verdict, str, str], ...] = (
     (False, "botocore", "SSLError"),
     (True, "redis valkey", "TimeoutError ConnectionError ClusterDownError OutOfMemoryError"),
     (False, "redis valkey", "AuthenticationError AuthorizationError ExternalAuthProviderError"),
-    (_by_status, "grpc", "RpcError"),
+    (
+        lambda error: callable(code := getattr(error, "code", 0)) and getattr(code(), "name", 0) in STATUSES,
+        "grpc",
+        "RpcError",
+    ),
     (True, "grpc", "FutureTimeoutError"),
     (True, "sqlalchemy", "TimeoutError DisconnectionError"),
     (_by_driver, "sqlalchemy", "DBAPIError"),
     (_by_sqlstate, "asyncpg", "PostgresError"),
     (_by_sqlstate, "psycopg psycopg2", "Error"),
     (partial(_by_sqlstate, or_none=True), "psycopg psycopg2", "OperationalError"),
-    (_by_number, "pymysql MySQLdb mysql asyncmy", "OperationalError"),
+    (
+        lambda error: not _MYSQL.isdisjoint((getattr(error, "errno", None), *error.args[:1])),
+        "pymysql MySQLdb mysql asyncmy",
+        "OperationalError",
+    ),
     (lambda error: getattr(error, "sqlite_errorcode", 0) & 0xFF in _SQLITE, "sqlite3", "OperationalError"),
 )
 _VERDICTS = {

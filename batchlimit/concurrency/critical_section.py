@@ -161,8 +161,8 @@ class CriticalSection:
     def catch_up(self) -> None:
         """Serve, and do what interrupts left undone: take back places, and wake who is not woken yet."""
         self.change(self._left_behind)
-        while self.gate.has_lost and not self.is_changing:  # of waiters that nobody else knew
-            self.change(self._left_behind)
+        while not self.is_changing and any(each.lost > 0 for each in self.gate.partitions.all):
+            self.change(self._left_behind)  # places of waiters that nobody else knew
 
     def _left_behind(self) -> Sequence[GateWaiter]:
         self.reclaim()
@@ -171,12 +171,17 @@ class CriticalSection:
 
     def reclaim(self) -> int:
         """Take back places of permits that are no more; return how many. `catch_up` wakes the served. In the lock."""
-        gate, counts = self.gate, self.counts
-        if lost := gate.reclaim():
-            counts.abandoned += lost
-            counts.ignored += lost
+        gate, counts, found = self.gate, self.counts, 0
+        for partition in gate.partitions.all:
+            if (lost := partition.lost) > 0:
+                gate.in_flight -= lost
+                partition.busy -= lost
+                counts.abandoned += lost
+                counts.ignored += lost
+                found += lost
+        if found:
             gate.serve(self.clock())
-        return lost
+        return found
 
     def pause(self) -> float:
         """Return after how many seconds a waiter is to `catch_up`: time alone frees places that strict shares kept."""

@@ -141,7 +141,7 @@ class LockedGate(CriticalSection):
             permit._marker = None
             if nested:
                 return gate.reason
-            lost = gate.has_lost and self.reclaim()
+            lost = self.reclaim()
             if gate.unwoken:
                 self.deferred.append(self.catch_up)
             return self.enter_slowly(permit, place, now) if lost else gate.reason

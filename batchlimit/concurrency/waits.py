@@ -38,10 +38,6 @@ class Waits:
         self._endless: Slot = {}
         self._looks: dict[Callable[[], object], _RepeatedLook] = {}
 
-    def end(self, wakeup: Any) -> None:
-        """End a wait, in this turn of the loop or in one soon."""
-        self.turns.do(wakeup.settle)
-
     def until(self, seconds: float) -> Slot:
         """Return the slot of waits that end in so many seconds."""
         if seconds == math.inf:
@@ -134,9 +130,9 @@ class TaskWakeup:
     def wake(self) -> None:
         """End the wait, from any thread; RuntimeError if the loop is closed."""
         if asyncio._get_running_loop() is self._loop:
-            self._waits.end(self)
+            self._waits.turns.do(self.settle)  # in this turn of the loop or in one soon
         else:
-            self._loop.call_soon_threadsafe(self._waits.end, self)
+            self._loop.call_soon_threadsafe(self._waits.turns.do, self.settle)
 
     async def wait(
         self, seconds: float, pause: Callable[[], float] | None = None, look: Callable[[], object] | None = None

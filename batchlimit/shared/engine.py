@@ -15,7 +15,7 @@ from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.key import check_key
-from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
+from batchlimit.shared.held_slots import Claim, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared, forget, refusal
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED, LeaseRenewer
@@ -102,14 +102,6 @@ class Engine:
             if waiter.place is None:  # in a forked child
                 raise LimiterClosed("the process was forked while this caller waited")
             permit._place = waiter.place
-
-    def leave(self, key: str, place: Place) -> None:
-        """Take back the place of a permit; soon, if this came during another call of this thread."""
-        holdings = self.holdings
-        if holdings.lock._is_owned():
-            self.renewer.abandon(key, place)
-        else:
-            holdings.leave(key, place)
 
     def after_fork(self) -> None:
         """Hold nothing in a forked child: all places and waiters are those of the parent."""

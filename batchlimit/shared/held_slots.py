@@ -57,12 +57,8 @@ class Place:
         return self._is_lost or self.lease.is_over(now)
 
     def lose(self) -> None:
-        """Be lost, before the end of the lease: the store has forgotten it, and gave the slot to others."""
+        """Be lost, and tell the permit, from any thread: the lease is over, or the store gave the slot to others."""
         self._is_lost = True
-        self.give_up()
-
-    def give_up(self) -> None:
-        """Tell the permit that this place is lost, from any thread."""
         if self.holder is not None and (permit := self.holder()) is not None:
             permit.hurry()
 

@@ -62,10 +62,13 @@ class BaseSharedPermit(Unique):
 
     def release(self) -> None:
         """Give the permit back, from any thread. A second time it changes nothing."""
-        place = self._held
+        place, engine = self._held, self._engine
         if self._is_lost is None:
-            is_lost = place.is_lost(self._engine.clock())
-            self._engine.leave(self.key, place)
+            is_lost = place.is_lost(engine.clock())
+            if engine.holdings.lock._is_owned():  # this came during another call of this thread
+                engine.renewer.abandon(self.key, place)
+            else:
+                engine.holdings.leave(self.key, place)
             self._is_lost = is_lost  # last: who is interrupted before has not released it
 
     @property

@@ -206,7 +206,7 @@ class LeaseRenewer:
                     self.holdings.lost += len(lost)
                     ask = None if self.holdings.drop(slots) else slots.ask(sent)
                 for place in lost:
-                    place.give_up()
+                    place.lose()
                 if ask is not None:
                     self.holdings.wake_all(slots, self._answered(slots, ask, sent))
             if not due:
