@@ -232,19 +232,16 @@ class Addresses:
         """Return the address of the client as `ip`; a port of 0 says that the server has read a forwarding field."""
         client = peer if self._proxies is None else self._proxies.client(peer, headers)
         if self._looks > 0:
-            self._look(peer, client, port, headers)
-        return {} if client is None else {"ip": network(client, self._v6)}
-
-    def _look(self, peer: str | None, client: str | None, port: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        self._looks -= 1
-        if self._proxies is None:
-            if port and any(name in _FORWARDED for name, _ in headers):
+            self._looks -= 1
+            if self._proxies is None:
+                if port and any(name in _FORWARDED for name, _ in headers):
+                    self._looks = 0
+                    self._checks.tell("forwarded-untrusted")
+            elif client != peer:
                 self._looks = 0
-                self._checks.tell("forwarded-untrusted")
-        elif client != peer:
-            self._looks = 0
-        elif self._looks <= 0:
-            self._checks.tell("proxy-unseen", FIRST, self._proxies)
+            elif self._looks <= 0:
+                self._checks.tell("proxy-unseen", FIRST, self._proxies)
+        return {} if client is None else {"ip": network(client, self._v6)}
 
 
 def joined(known: dict[str, object], told: object) -> Identity:

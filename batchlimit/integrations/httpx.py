@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
 from importlib import import_module
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from typing import Any, Generic, Self, Unpack
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.redaction import shown
@@ -18,10 +18,7 @@ from batchlimit.integrations.upstream import L, Library, Outgoing, TransportTerm
 
 __all__ = ["AsyncLimitedTransport", "LimitedTransport"]
 
-if TYPE_CHECKING:
-    _Base: Any = object
-else:
-    _Base = object
+_Base: Any = object
 
 
 class _Limited(Generic[L]):

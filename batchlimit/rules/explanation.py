@@ -134,10 +134,11 @@ class Explanation:
     verdicts: tuple[Verdict, ...]
 
     def __str__(self) -> str:
-        rows = [
-            (outcome, rule.name, escaped(key or "-"), _terms(rule), escaped(why))
-            for rule, outcome, key, why in self.verdicts
-        ]
+        rows = []
+        for rule, outcome, key, why in self.verdicts:
+            cost = "" if rule.cost == 1 else f" cost {rule.cost}" if isinstance(rule.cost, int) else " cost by function"
+            terms = f"{rule.quota}{cost}{'' if rule.mode == 'enforce' else f' {rule.mode}'}"
+            rows.append((outcome, rule.name, escaped(key or "-"), terms, escaped(why)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n  ".join([escaped(f"{self.request.method} {self.request.path}"), *(line.rstrip() for line in lines)])
@@ -180,9 +181,3 @@ def _keyed(match: Match, matches: str, request: Request) -> Verdict:
     except Exception as error:  # noqa: BLE001  # the identity is the user's, and this tells what it did
         return Verdict(match.rule, "no key", None, f"{matches}; the identity raised {type(error).__name__}: {error}")
     return Verdict(match.rule, "applies", key, "; ".join([matches, *sources]))
-
-
-def _terms(rule: Rule) -> str:
-    """Return quota, cost and mode."""
-    cost = "" if rule.cost == 1 else f" cost {rule.cost}" if isinstance(rule.cost, int) else " cost by function"
-    return f"{rule.quota}{cost}{'' if rule.mode == 'enforce' else f' {rule.mode}'}"

@@ -58,7 +58,18 @@ class VirtualTime:
 
     def advance(self, length: float | str | timedelta) -> None:
         """Let so much time pass: seconds, text such as "1m" or a timedelta; else ValueError or TypeError."""
-        self.move(self._now + _seconds_of(length) + _ROUNDING)
+        if isinstance(length, timedelta):
+            length = length.total_seconds()
+        if isinstance(length, str):
+            try:
+                (length,) = read(f"1/{length}", lambda _amount, seconds, _burst: seconds)
+            except ValueError as error:
+                raise ValueError(f'a length of time is like 60, "60s", "1m" or "1d", not {shown(length)}') from error
+        if isinstance(length, bool) or not isinstance(length, int | float):
+            raise TypeError(f'a length of time is like 60, "60s", "1m", "1d" or a timedelta, not {shown(length)}')
+        if not 0.0 <= length < math.inf:
+            raise ValueError(f"a length of time is at least 0 seconds, and finite, not {shown(length)}")
+        self.move(self._now + length + _ROUNDING)
 
     def move(self, instant: float) -> None:
         """Set the clock to this instant, unless it is later already."""
@@ -196,19 +207,3 @@ class VirtualTaskWakeup(TaskWakeup):
                     look()
         finally:
             self._event.over()
-
-
-def _seconds_of(length: object) -> float:
-    if isinstance(length, timedelta):
-        length = length.total_seconds()
-    if isinstance(length, str):
-        try:
-            (seconds,) = read(f"1/{length}", lambda _amount, seconds, _burst: seconds)
-        except ValueError as error:
-            raise ValueError(f'a length of time is like 60, "60s", "1m" or "1d", not {shown(length)}') from error
-        return seconds
-    if isinstance(length, bool) or not isinstance(length, int | float):
-        raise TypeError(f'a length of time is like 60, "60s", "1m", "1d" or a timedelta, not {shown(length)}')
-    if not 0.0 <= length < math.inf:
-        raise ValueError(f"a length of time is at least 0 seconds, and finite, not {shown(length)}")
-    return float(length)

@@ -172,26 +172,22 @@ def table_of(rows: Sequence[Row], view: View, width: int) -> Table:
     """Return rows with the columns that have room."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column(_title("KEY", Sort.KEY, view), ratio=1, no_wrap=True, overflow="ellipsis")
-    shown = _columns(rows, view, width)
-    for column in shown:
-        heading = _title(column.heading, column.sort, view)
-        table.add_column(heading, justify=column.justify, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(Text(escaped(row.key)), *(column.cell(row) for column in shown))
-    return table
-
-
-def _columns(rows: Sequence[Row], view: View, width: int) -> list[_Column]:
-    """Return the columns that have room beside the key: the one that rows are sorted by, then by importance."""
     longest = max((cell_len(escaped(row.key)) for row in rows), default=0)
     left, fit = width - min(longest, max(_KEY, width // 3)), list[_Column]()
+    # The column that rows are sorted by has room first, then the others by importance.
     for column in sorted(_COLUMNS, key=lambda each: (each.sort is not view.sort, each.rank)):
         cells = _title(column.heading, column.sort, view), *map(column.cell, rows)
         taken = _GAP + max(each.cell_len for each in cells)
         if taken <= left:
             fit.append(column)
             left -= taken
-    return sorted(fit, key=_COLUMNS.index)
+    shown = sorted(fit, key=_COLUMNS.index)
+    for column in shown:
+        heading = _title(column.heading, column.sort, view)
+        table.add_column(heading, justify=column.justify, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(Text(escaped(row.key)), *(column.cell(row) for column in shown))
+    return table
 
 
 def style_of(share: float) -> str:

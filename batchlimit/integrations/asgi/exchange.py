@@ -135,7 +135,10 @@ class Exchange:
         """Send, and notice how the response starts and ends. Bytes count before it is watched: a route may ask late."""
         kind = message["type"]
         if not self.has_started and kind in _OPENINGS:
-            message = self._start(kind, message)
+            self.has_started, self._status = True, _OPENINGS[kind] or message["status"]
+            if kind != "websocket.close":
+                self._headers = list(message.get("headers") or ())
+                message = {**message, "headers": [*self._headers, *self._fields]}
         if self.is_watched:
             return self._watch(kind, message)
         if kind == "http.response.body" and "body" in message:
@@ -158,15 +161,6 @@ class Exchange:
             raise
         if is_last:
             self._end(None, _FAILED)
-
-    def _start(self, kind: str, message: Message) -> Message:
-        """Take note of the start of a response; return it with the fields."""
-        self.has_started = True
-        self._status = _OPENINGS[kind] or message["status"]
-        if kind == "websocket.close":
-            return message
-        self._headers = list(message.get("headers") or ())
-        return {**message, "headers": [*self._headers, *self._fields]}
 
     def _end(self, error: BaseException | None, otherwise: int) -> None:
         """Tell of the end, once; `otherwise` is the status of a response that did not start."""
