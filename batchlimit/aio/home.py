@@ -22,7 +22,6 @@ class Due(DueEntry, Protocol):
 
     def ring(self) -> None:
         """Do what is due; nobody else has to."""
-        ...
 
 
 class Timer:

@@ -13,7 +13,6 @@ class Forkable(Protocol):
 
     def after_fork(self) -> None:
         """Begin anew: the parent's threads, sockets and tokens are not ours. Only called in the child."""
-        ...
 
 
 beginnings: list[Callable[[], object]] = []

@@ -77,7 +77,6 @@ class Law(Protocol):
     @property
     def limit(self) -> int:
         """How many calls may be under way now; at least 1."""
-        ...
 
     def update(self, sample: Sample) -> int:
         """Learn from a call that ended. A call of Outcome.IGNORED is no sample.
@@ -88,7 +87,6 @@ class Law(Protocol):
         Returns:
             The limit from now on (calls).
         """
-        ...
 
 
 @runtime_checkable
@@ -112,7 +110,6 @@ class Calibrated(Law, Protocol):
         Returns:
             The limit from now on (calls).
         """
-        ...
 
 
 class CountingLaw:

@@ -44,7 +44,6 @@ class Counted(Protocol):
     @property
     def lock(self) -> "OwnLock | None":
         """Held while it is read; None: nobody can be kept out."""
-        ...
 
 
 class Page:

@@ -145,7 +145,6 @@ class Evictable(Protocol):
     @property
     def tokens(self) -> FreeTokens:
         """What its callers use."""
-        ...
 
 
 K = TypeVar("K", bound=Evictable)

@@ -25,7 +25,6 @@ class EntryInUse(Evictable, Counted, Protocol):
 
     def evict(self) -> bool:
         """Retire to make room, unless a caller needs this key entry."""
-        ...
 
 
 E = TypeVar("E", bound=EntryInUse)

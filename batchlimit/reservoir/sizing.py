@@ -91,7 +91,6 @@ class BatchSizer(Protocol):
         Returns:
             The target; less than 0 counts as 0.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ class Wakeable(Protocol):
 
     def set(self) -> None:
         """Wake whoever waits."""
-        ...
 
 
 class NoEvent:

@@ -42,7 +42,6 @@ class Window(Protocol):
     @property
     def capacity(self) -> int | None:
         """How many samples fit; None: any number."""
-        ...
 
     def add(self, sample: Sample) -> None:
         """Take in a call that is over.
@@ -50,7 +49,6 @@ class Window(Protocol):
         Args:
             sample: The call.
         """
-        ...
 
     def take(self) -> Summary:
         """Summarise what was added since the last summary, at least one sample, and begin anew.
@@ -58,7 +56,6 @@ class Window(Protocol):
         Returns:
             The summary.
         """
-        ...
 
 
 class AverageWindow:

@@ -33,7 +33,6 @@ class Watcher(Protocol):
     @property
     def name(self) -> str:
         """Its name in logs and in the statistics."""
-        ...
 
     def poll(self) -> str | None:
         """Look once. It may raise, or block for as long as it likes: the poller has to live with that.
@@ -41,7 +40,6 @@ class Watcher(Protocol):
         Returns:
             A reason to back off, with its figures; None if all is well, or if there is nothing to tell by.
         """
-        ...
 
 
 _TIMEOUTS = 5

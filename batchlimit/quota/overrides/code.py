@@ -41,7 +41,6 @@ class Follower(Protocol):
 
     def obey(self, said: object) -> None:
         """Go by it."""
-        ...
 
 
 @runtime_checkable
@@ -50,7 +49,6 @@ class Reviewer(Follower, Protocol):
 
     def review(self, said: object) -> None:
         """Raise ValueError if it cannot go by what a file says now; then nobody does."""
-        ...
 
 
 @runtime_checkable
@@ -62,11 +60,9 @@ class CodeFile(Protocol):
     @property
     def limits(self) -> CodeLimits:
         """What it says."""
-        ...
 
     def lead(self, follower: Follower) -> None:
         """Tell a follower what the file says, now and each time that it changes."""
-        ...
 
 
 CodeSource = QuotaSource | CodeFile
