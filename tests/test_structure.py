@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 48_009,
-    "functions": 3_485,
+    "lines": 48_006,
+    "functions": 3_481,
     "files": 307,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -27,17 +28,16 @@ def admission(limiter: Any, given: Concurrency) -> Admission[Any] | AsyncAdmissi
     return AsyncAdmission(limiter, concurrency) if is_async else Admission(limiter, concurrency)
 
 
+@dataclass(slots=True, eq=False)
 class OutgoingPermit:
     """The permit of a request that is sent."""
 
-    __slots__ = ("_permit", "outcome")
-
-    def __init__(self, permit: Any) -> None:
-        self._permit, self.outcome = permit, Outcome.IGNORED  # what its response tells about the load
+    permit: Any
+    outcome: Outcome = Outcome.IGNORED  # what its response tells about the load
 
     def end(self, error: BaseException | None = None) -> None:
         """Give the permit back: nothing of the response will be read, or an error ended it. The first time counts."""
-        permit = self._permit
+        permit = self.permit
         if error is None or isinstance(permit, BaseSharedPermit):
             give_back(permit, self.outcome)
         else:

@@ -11,6 +11,7 @@ slow. Each node knows the hits of a walk that stops at it, so a walk collects no
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -103,16 +104,14 @@ class Hit(NamedTuple, Generic[T]):
     names: tuple[tuple[str, int], ...]
 
 
+@dataclass(slots=True, eq=False)
 class _PathNode(Generic[T]):
     """What the patterns say after some segments."""
 
-    __slots__ = ("any", "ends", "literal", "rests")
-
-    def __init__(self) -> None:
-        self.literal: dict[str, _PathNode[T]] = {}
-        self.any: _PathNode[T] | None = None
-        self.ends: list[Hit[T]] = []
-        self.rests: list[Hit[T]] = []
+    literal: "dict[str, _PathNode[T]]" = field(default_factory=dict)
+    any: "_PathNode[T] | None" = None
+    ends: list[Hit[T]] = field(default_factory=list)
+    rests: list[Hit[T]] = field(default_factory=list)
 
     def add(self, hit: Hit[T], pattern: Pattern) -> None:
         """Add a pattern below this node."""

@@ -108,21 +108,18 @@ class BaseRedisStore(Unique):
 
     @classmethod
     def _connector(cls, address: Address, connect_timeout: float, deadline: float) -> Callable[[], Any]:
-        factory.check_options(cls._api, address)
-        return partial(cls._connected, address, factory.timeouts(connect_timeout, deadline))
-
-    @classmethod
-    def _connected(cls, address: Address, limits: factory.Timeouts) -> Any:
-        """Return a transport to an address."""
+        """Return what makes a transport to an address."""
         api = cls._api
+        factory.check_options(api, address)
+        limits = factory.timeouts(connect_timeout, deadline)
         match address.topology:
             case "cluster":
-                return cls._of_cluster(partial(factory.cluster_client, api, address, limits), str(address))
+                return lambda: cls._of_cluster(partial(factory.cluster_client, api, address, limits), str(address))
             case "sentinel":
-                return cls._of_sentinels(factory.sentinel_client(api, address, limits))
+                return lambda: cls._of_sentinels(factory.sentinel_client(api, address, limits))
             case _:
                 kind = cls._checked if address.options.get("health_check_interval") else cls._own
-                return kind(factory.server_client(api, address, limits))
+                return lambda: kind(factory.server_client(api, address, limits))
 
     @classmethod
     def _transport_of(cls, client: Any) -> Any:

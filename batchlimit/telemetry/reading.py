@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -153,12 +154,13 @@ def merged(metric: Metric, one: Any, other: Any) -> Any:
     return one + other if metric.merge == "sum" else min(one, other) if metric.merge == "min" else max(one, other)
 
 
+@dataclass
 class _NamedSource:
     """One limiter or front, and the counters that were last read of it."""
 
-    def __init__(self, name: str, find: Callable[[], Any]) -> None:
-        self.name, self.find = name, find
-        self.counted: Reading = {}
+    name: str
+    find: Callable[[], Any]
+    counted: Reading = field(default_factory=dict)
 
     def read(self) -> Reading | None:
         """Return its series now; None: nobody has it any more. No counter falls, but in a forked child."""
