@@ -1,24 +1,49 @@
-"""Passwords are told to nobody but the server, and what strangers sent cannot pose as a line of the log."""
+"""Passwords are told to nobody but the server, and what strangers sent cannot pose as a line of the log.
 
+Nobody has a reporter that captures the local variables along the whole chain of an error, either: see `Ears.report`.
+"""
+
+import asyncio
 import contextlib
 import logging
 import re
 import secrets
+import signal
+import socket
+import threading
 import traceback
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 
-from batchlimit import BatchLimitError, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import BatchLimitError, LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
 from batchlimit.quota.template import Template
-from batchlimit.stores import MemoryStore
+from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from tests.apis.blocking import Api
-from tests.servers import Server
+from tests.life.reporter import captured
+from tests.nodes import node
+from tests.servers import Server, redis_binary, valkey_binary
 from tests.sync.stage import KEY, Clock, Stage, away
+from tests.tls import tls
+
+PLACES = {
+    "no user": "redis://:{0}@{1}/0",
+    "the query": "redis://{1}?password={0}",
+    "one server": "redis://user:{0}@{1}",
+    "health checks": "redis://user:{0}@{1}?health_check_interval=10",
+    "TLS": "rediss://user:{0}@{1}?ssl_password={0}",
+    "a cluster": "redis+cluster://user:{0}@{1}",
+    "sentinels": "redis+sentinel://user:{0}@{1}/service?sentinel_password={0}",
+    "sentinels with TLS": "rediss+sentinel://user:{0}@{1}/service?sentinel_password={0}",
+}
+PLAIN = {name: url for name, url in PLACES.items() if not url.startswith("rediss")}
+plainly = pytest.mark.parametrize("place", PLAIN.values(), ids=PLAIN)
+everywhere = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
 class Ears:
@@ -35,6 +60,11 @@ class Ears:
                 self._said += [str(thing), *traceback.format_exception(thing)]
                 self.hear(*thing.args, *([thing.__cause__] if thing.__cause__ else []))
             self._said += [repr(thing), str(thing)]
+
+    def report(self, error: BaseException) -> None:
+        """Hear what a reporter has of an error."""
+        self.hear(error)
+        self._said.append(captured(error))
 
     def heard(self) -> str:
         return "\n".join([*self._said, self._log.text, *map(str, map(vars, self._log.records))])
@@ -70,16 +100,15 @@ def attempt(ears: Ears, api: Api, url: str, **options: Any) -> StoreUnavailable:
                 StoreUnavailable, match=f"^{re.escape(registry.store.address)} (failed|is away)"
             ) as caught:
                 call(KEY)
-            ears.hear(caught.value)
+            ears.report(caught.value)
             errors.append(caught.value)
         ears.hear(registry.entries[KEY], registry.entries[KEY].reservoir)
     return errors[-1]
 
 
-@pytest.mark.parametrize("user", ["", "someone"])
-def test_of_a_server_that_refuses_connections(ears: Ears, api: Api, user: str) -> None:
-    error = attempt(ears, api, f"redis://{user}:{ears.secret}@127.0.0.1:1/0")
-    assert "127.0.0.1:1" in str(error)
+@everywhere
+def test_of_a_server_that_refuses_connections(ears: Ears, api: Api, place: str) -> None:
+    assert "127.0.0.1:1" in str(attempt(ears, api, place.format(ears.secret, "127.0.0.1:1")))
 
 
 def test_of_a_refund_that_no_server_takes(ears: Ears, api: Api) -> None:
@@ -93,17 +122,34 @@ def test_of_a_server_whose_name_nobody_knows(ears: Ears, api: Api) -> None:
     attempt(ears, api, f"rediss://:{ears.secret}@nowhere.invalid:1/0")
 
 
-def test_of_a_server_that_has_another_password(ears: Ears, api: Api, private: Server) -> None:
-    with private.client() as client:
-        client.config_set("requirepass", "another")
-    attempt(ears, api, f"{private.url}?password={ears.secret}")
+@pytest.fixture(scope="module")
+def locked() -> Iterator[str]:
+    """A server with another password."""
+    with node(valkey_binary(), "--requirepass", "another") as one:
+        yield one.name
 
 
-def test_of_a_server_that_does_not_answer(ears: Ears, api: Api, private: Server) -> None:
-    with private.client() as client:
-        client.config_set("requirepass", ears.secret)
-        client.execute_command("CLIENT", "PAUSE", 600_000, "ALL")
-    attempt(ears, api, f"{private.url}?password={ears.secret}", connect_timeout=0.1, deadline=0.05)
+@plainly
+def test_of_a_server_that_has_another_password(ears: Ears, api: Api, locked: str, place: str) -> None:
+    attempt(ears, api, place.format(ears.secret, locked), connect_timeout=30.0, deadline=30.0)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The kernel accepts, and nobody ever answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@plainly
+def test_of_a_server_that_does_not_answer(ears: Ears, api: Api, place: str) -> None:
+    with silent() as address:
+        attempt(ears, api, place.format(ears.secret, address), connect_timeout=0.1, deadline=0.05)
+
+
+def test_of_a_server_with_tls_that_does_not_know_the_user(ears: Ears, api: Api) -> None:
+    with tls(redis_binary()) as one:
+        attempt(ears, api, one.url.replace("://", f"://user:{ears.secret}@"), connect_timeout=30.0, deadline=30.0)
 
 
 def test_of_a_server_that_is_well(ears: Ears, api: Api, private: Server) -> None:
@@ -131,19 +177,25 @@ def test_of_a_server_that_is_well(ears: Ears, api: Api, private: Server) -> None
         "//:{0}@host:1/0",
         ":{0}@host",
         "redis//:{0}@host",
+        "redis://:{0}@host?foo=1",
+        "redis://:{0}@host/zero",
+        "redis://:pa@{0}@host",
+        "rediss://:{0}@h?ssl_ca_certs=/no",
     ],
 )
 def test_of_a_url_with_a_slip(ears: Ears, api: Api, url: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot be read|no store for") as caught:
-        api.from_url(url.format(ears.secret), "5/s")
-    ears.hear(caught.value)
+    makers: list[Any] = [lambda url: api.from_url(url, "5/s"), RedisStore.from_url, AsyncRedisStore.from_url]
+    for make in makers:
+        with pytest.raises(ValueError, match=r"cannot be read|no store for") as caught:
+            make(url.format(ears.secret))
+        ears.report(caught.value)
 
 
 def test_of_a_url_in_the_wrong_place(ears: Ears, api: Api) -> None:
     url = f"redis://:{ears.secret}@host:1/0"
-    with pytest.raises(TypeError, match="from_url") as caught:
+    with pytest.raises(TypeError, match="a URL goes to from_url") as caught:
         api(url, "5/s")
-    ears.hear(caught.value)
+    ears.report(caught.value)
     with pytest.raises(TypeError, match="must be a str") as caught:
         api.from_url(url.encode(), "5/s")
     ears.hear(caught.value)
@@ -199,7 +251,7 @@ def _filled(value: Any, url: str) -> Any:
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("wrong", ARGUMENTS, ids="-".join)
 def test_of_a_url_in_the_place_of_any_argument(ears: Ears, api: Api, wrong: dict[str, Any], url: str) -> None:
-    given = {"quota": "5/s", **{name: _filled(value, url.format(ears.secret)) for name, value in wrong.items()}}
+    given = {"quota": "5/s", **_filled(wrong, url.format(ears.secret))}
     with pytest.raises((TypeError, ValueError)) as caught, api.from_url("redis://127.0.0.1:1", **given) as limiter:
         limiter.try_acquire(KEY)
     ears.hear(caught.value)
@@ -213,7 +265,7 @@ def test_of_a_url_in_the_place_of_a_prefix_that_it_may_be(ears: Ears, api: Api) 
 def test_of_a_url_that_changed_places_with_the_quota(ears: Ears, api: Api) -> None:
     with pytest.raises(ValueError, match="URL without a scheme") as caught:
         api.from_url("100/s", f"redis://:{ears.secret}@localhost")
-    ears.hear(caught.value)
+    ears.report(caught.value)
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -259,6 +311,100 @@ def test_of_clients_of_the_users_own(ears: Ears, api: Api) -> None:
     ears.hear(caught.value)
     with api(theirs, "5/s") as limiter:
         ears.hear(limiter, getattr(limiter, "_inner", limiter))
+
+
+@everywhere
+@pytest.mark.parametrize("wait", ["one", "both"])
+def test_of_a_task_that_is_cancelled_while_it_connects(ears: Ears, place: str, wait: str) -> None:
+    """Its caller may make a TimeoutError of that, with the cancellation as its cause."""
+
+    async def cancelled() -> None:
+        store = AsyncRedisStore.from_url(place.format(ears.secret, address), connect_timeout=30.0, deadline=30.0)
+        task = asyncio.ensure_future(store.peek("k", Quota(1.0, 1)))
+        accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
+        with accepted:
+            if wait == "both":
+                accepted.setblocking(False)
+                if not place.startswith("rediss"):
+                    await asyncio.get_running_loop().sock_recv(accepted, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+        ears.report(caught.value)
+        await store.aclose()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("place", [PLACES["one server"], PLACES["health checks"], PLACES["sentinels"]])
+def test_of_a_signal_handler_that_raises_while_a_thread_connects(
+    ears: Ears, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the handler raised still says where the handler stands."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyError("of the handler")
+
+    def interrupted(connection: Any, *args: Any, **options: Any) -> object:
+        if threading.current_thread() is not threading.main_thread():  # a monitor's, which the handler would miss
+            return read_response(connection, *args, **options)
+        signal.raise_signal(signal.SIGUSR1)
+        return None
+
+    read_response = redis.connection.AbstractConnection.read_response
+    monkeypatch.setattr(redis.connection.AbstractConnection, "read_response", interrupted)  # the answer to AUTH
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with silent() as address:
+            store = RedisStore.from_url(place.format(ears.secret, address), connect_timeout=30.0)
+            with pytest.raises(KeyError, match="of the handler") as caught:
+                store.peek("k", Quota(1.0, 1))
+            store.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    ears.report(caught.value)
+    assert "handle" in [each.name for each in caught.traceback]
+
+
+def test_of_a_client_of_the_users_own(ears: Ears, locked: str) -> None:
+    with redis.Redis.from_url(f"redis://:{ears.secret}@{locked}") as mine:
+        with RateLimiter(mine, "5/s", deadline=30.0) as limiter, pytest.raises(StoreUnavailable) as caught:
+            limiter.decide("k")
+        ears.report(caught.value)
+        assert isinstance(caught.value.__cause__, redis.AuthenticationError)
+
+
+@everywhere
+def test_of_a_quota_that_cannot_be_read_beside_a_url(ears: Ears, api: Api, place: str) -> None:
+    with pytest.raises(ValueError, match="quota") as caught:
+        api.from_url(
+            place.format(ears.secret, "127.0.0.1:1").partition("&ssl")[0].replace("?ssl_password=" + ears.secret, ""),
+            "1/x",
+        )
+    ears.report(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"quota": "URL"}, {"quota": {"*": "URL"}}, {"on_failure": "URL"}],
+    ids=["quota", "quotas", "on_failure"],
+)
+def test_of_a_url_in_the_place_of_another_argument(ears: Ears, api: Api, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"the URL of a store: it is the first argument of from_url") as caught:
+        api.from_url("memory://", **{"quota": "1/s", **_filled(arguments, URLS[0].format(ears.secret))})
+    ears.report(caught.value)
+
+
+@everywhere
+def test_of_a_limiter_that_is_closed(ears: Ears, api: Api, place: str) -> None:
+    limiter = api.from_url(place.format(ears.secret, "127.0.0.1:1"), "1/s")
+    limiter.close()
+    with pytest.raises(LimiterClosed) as caught:
+        limiter.acquire("k")
+    ears.report(caught.value)
 
 
 # What strangers sent
