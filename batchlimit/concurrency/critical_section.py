@@ -30,8 +30,6 @@ class CriticalSection:
 
     The garbage collector and signal handlers may complete permits in the thread that holds the lock. So the lock is
     reentrant, and a change that is asked for during another one is deferred until after it.
-
-    It has 11 public methods, because permits, those who wait and the locked gate use it.
     """
 
     def __init__(self, gate: Gate, counts: Counts, clock: Callable[[], int]) -> None:
@@ -165,23 +163,9 @@ class CriticalSection:
             self.change(self._left_behind)  # places of waiters that nobody else knew
 
     def _left_behind(self) -> Sequence[GateWaiter]:
-        self.reclaim()
+        self.gate.reclaim(self.counts)
         self.gate.serve(self.clock())
         return [*self.gate.unwoken]
-
-    def reclaim(self) -> int:
-        """Take back places of permits that are no more; return how many. `catch_up` wakes the served. In the lock."""
-        gate, counts, found = self.gate, self.counts, 0
-        for partition in gate.partitions.all:
-            if (lost := partition.lost) > 0:
-                gate.in_flight -= lost
-                partition.busy -= lost
-                counts.abandoned += lost
-                counts.ignored += lost
-                found += lost
-        if found:
-            gate.serve(self.clock())
-        return found
 
     def pause(self) -> float:
         """Return after how many seconds a waiter is to `catch_up`: time alone frees places that strict shares kept."""

@@ -1,10 +1,13 @@
 """The gate of a concurrency limit: which calls may enter, which wait, and which is next when a call leaves."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from batchlimit.concurrency.partition import Partition, Partitions, PartitionTable
 from batchlimit.concurrency.queue import NO_QUEUE, GateWaiter, Queue, Waiting
+
+if TYPE_CHECKING:
+    from batchlimit.concurrency.statistics import Counts
 
 Reason = Literal["limit", "partition", "queue_full", "queue_timeout", "shed", "unknown_partition"]
 """Why a call was refused; see ConcurrencyLimited."""
@@ -85,6 +88,18 @@ class Gate:
         if self.behind and not self.waiting.count:
             self._set_behind(False)
         return not waiter.served
+
+    def reclaim(self, counts: "Counts") -> bool:
+        """Count calls whose permit is no more as abandoned, no longer as under way; if there were any, `serve`."""
+        found = False
+        for partition in self.partitions.all:
+            if (lost := partition.lost) > 0:
+                self.in_flight -= lost
+                partition.busy -= lost
+                counts.abandoned += lost
+                counts.ignored += lost
+                found = True
+        return found
 
     def leave(self, partition: Partition, now_ns: int) -> Sequence[GateWaiter]:
         """Count a call of this partition as over; return the waiters that were served."""

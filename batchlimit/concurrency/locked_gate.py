@@ -141,7 +141,8 @@ class LockedGate(CriticalSection):
             permit._marker = None
             if nested:
                 return gate.reason
-            lost = self.reclaim()
+            if lost := gate.reclaim(self.counts):
+                gate.serve(now)
             if gate.unwoken:
                 self.deferred.append(self.catch_up)
             return self.enter_slowly(permit, place, now) if lost else gate.reason
