@@ -53,7 +53,7 @@ def call(url: str, ready: Any, stop: Any, found: Any) -> None:
                 admitted += limiter.try_acquire(_KEY)
                 time.sleep(0.0002)
             entry = limiter._registry.entries.get(_KEY)
-            spells.append(Spell(began, admitted, entry.reservoir.quota.rate if entry else 0.0))
+            spells.append(Spell(began, admitted, entry.reservoir.state.quota.rate if entry else 0.0))
     found.put(spells)
 
 
@@ -73,7 +73,7 @@ async def _calls(url: str, ready: Any, stop: Any) -> list[Spell]:
                 admitted += await limiter.try_acquire(_KEY)
                 await asyncio.sleep(0.0002)
             entry = limiter._registry.entries.get(_KEY)
-            spells.append(Spell(began, admitted, entry.reservoir.quota.rate if entry else 0.0))
+            spells.append(Spell(began, admitted, entry.reservoir.state.quota.rate if entry else 0.0))
     return spells
 
 

@@ -126,7 +126,7 @@ class AsyncRateLimiter(
         return Pending(self._slow_path.decide(key, cost))
 
     def peek(self, key: str) -> Answer[Decision]:
-        return Pending(drive(asking.peek(self._registry, key)))
+        return Pending(self._slow_path.peek(key))
 
     async def refund(self, key: str, cost: int = 1) -> None:
         await self._slow_path.refund(key, cost)

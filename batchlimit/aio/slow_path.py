@@ -7,8 +7,10 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import drive
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace import asking
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
@@ -49,7 +51,7 @@ class AsyncSlowPath:
         try:
             told = await registry.spends.all(charged.cold)
         finally:
-            settled = registry.memory.settle(charged, told, registry.spends.refund)
+            settled = registry.memory.settle(charged, told, registry.refund_all)
         return settled
 
     async def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
@@ -62,6 +64,10 @@ class AsyncSlowPath:
         except StoreUnavailable:
             return False
         return await self.try_acquire(key, cost) if result is None else result.admitted
+
+    async def peek(self, key: str) -> Decision:
+        """Return how the next call of cost 1 would fare."""
+        return await drive(asking.peek(self._registry, key))
 
     async def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""

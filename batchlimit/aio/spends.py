@@ -84,11 +84,6 @@ class Spends:
         settled = await self._in_vain(short, outcome, NO_WAIT)
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
 
-    def refund(self, costs: Mapping[str, int]) -> None:
-        """Take back what was charged, too late to be of use."""
-        for key, cost in costs.items():
-            store_calls.refund(self._registry.live_entry(key), cost)
-
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store at the end of this turn of the loop, and return what it says."""
         loop = asyncio.get_running_loop()
@@ -186,7 +181,7 @@ class Spends:
         """Take back what was charged for a caller that was cancelled, or asks again because the answer came late."""
         if is_charged(outcome):
             with contextlib.suppress(LimiterClosed):
-                self.refund({each.key: each.message.cost for each in begun})
+                self._registry.refund_all({each.key: each.message.cost for each in begun})
 
     async def _in_vain(
         self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1, *, joins: bool = False

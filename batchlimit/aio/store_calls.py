@@ -39,7 +39,7 @@ def fetch_by_task(entry: "KeyEntry", request: Fetch) -> "asyncio.Future[Any] | N
 
 def give_back(entry: "KeyEntry", back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
     """Return tokens, once; those that the store does not take expire there."""
-    task = entry.home.start(outcome(entry.home.store.give_back, entry.key, entry.reservoir.quota, back))
+    task = entry.home.start(outcome(entry.home.store.give_back, entry.key, entry.reservoir.state.quota, back))
     task.add_done_callback(partial(_gave, entry, back))
     return task
 

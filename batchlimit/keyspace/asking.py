@@ -20,7 +20,7 @@ def peek(registry: Any, key: str) -> Steps[Decision]:
     told: Decision | None = reservoir.forecast.without_bucket(clock())
     if told is not None:
         return told
-    level = yield registry.calls.outcome(registry.store.peek, entry.key, reservoir.quota)
+    level = yield registry.calls.outcome(registry.store.peek, entry.key, reservoir.state.quota)
     if isinstance(level, StoreUnavailable):
         registry.check_open()  # else the error tells of our end, not of the store
         told = entry.locked(lambda: reservoir.forecast.outlook(clock()))

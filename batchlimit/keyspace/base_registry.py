@@ -2,7 +2,7 @@
 
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchlimit.base.steps import Steps
@@ -83,6 +83,8 @@ class BaseRegistry:
     store: Any
     calls: Any
     """The `store_calls` of this API."""
+    live_entry: Callable[[str], Any]
+    """Returns the entry of a key that has not retired; makes it if there is none."""
     _keyspace: Keyspace[Any]
     attempt: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
@@ -119,6 +121,11 @@ class BaseRegistry:
         """Raise LimiterClosed after close()."""
         if self.closed:
             raise LimiterClosed(CLOSED)
+
+    def refund_all(self, costs: Mapping[str, int]) -> None:
+        """Take back what was charged, too late to be of use."""
+        for key, cost in costs.items():
+            self.calls.refund(self.live_entry(key), cost)
 
     def _new_keyspace(self, make: Callable[..., Any], left: Callable[[Any], None]) -> Keyspace[Any]:
         """Return the keyspace of an instance that the store has never heard of; see Keyspace for what is called."""

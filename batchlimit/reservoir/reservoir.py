@@ -79,7 +79,6 @@ from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.overrides.overrides import NONE
-from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
@@ -129,11 +128,6 @@ class Reservoir:
         self.rule = RuleInForce(state, self.admission, requests, instance.rules, rule, policy)
         if instance.rules.in_force is not NONE or not rule.is_plain or state.denies_all:
             self.rule.reconsider(now)
-
-    @property
-    def quota(self) -> Quota:
-        """The quota that holds now: our own, or the one of a higher rank that the bucket told of."""
-        return self.state.quota
 
     def adopt(self, waiter: Waiter, fetch: Fetch) -> bool:
         """Begin with this in flight, which was sent before there was a reservoir; False: another one was faster."""

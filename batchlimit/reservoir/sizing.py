@@ -79,6 +79,8 @@ class BatchSizer(Protocol):
         True
     """
 
+    __slots__ = ()
+
     def want(self, usage: Usage) -> int:
         """Return the target, in whole tokens.
 
@@ -94,11 +96,12 @@ class BatchSizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TimeBatch:
+class TimeBatch(BatchSizer):
     """The default: as many as callers will ask for in `seconds`, or in 0.4 of the bucket's refill time if that is less.
 
     Tokens for a longer time would expire with their lease; tokens for a shorter one cost more calls. A bucket at least
-    half full leases for longer: for `plenty` seconds, or 0.6 of the refill time.
+    half full leases for longer: for `plenty` seconds, or 0.6 of the refill time. The target is rounded down: one call
+    of a key that nobody asked for lately leases nothing more.
 
     Args:
         seconds: seconds of demand to lease at a time (default 0.4); 0 leases only what callers wait for.
@@ -123,14 +126,6 @@ class TimeBatch:
         between("TimeBatch.plenty", self.plenty, 0.0, math.inf, "[)")
 
     def want(self, usage: Usage) -> int:
-        """Return the target, in whole tokens.
-
-        Args:
-            usage: what this process knows of the key.
-
-        Returns:
-            Demand x time, rounded down: one call of a key that nobody asked for lately leases nothing more.
-        """
         longest, part = (self.plenty, 0.6) if usage.rich else (self.seconds, 0.4)
         quota = usage.quota
         if quota.also:
@@ -141,7 +136,7 @@ class TimeBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedBatch:
+class FixedBatch(BatchSizer):
     """Always the same number of tokens: predictable, and wrong for every key whose demand is another.
 
     Args:
@@ -165,20 +160,12 @@ class FixedBatch:
             raise ValueError(f"a batch must be a whole number of tokens, not {self.tokens!r}")
 
     def want(self, usage: Usage) -> int:
-        """Return the target, in whole tokens.
-
-        Args:
-            usage: what this process knows of the key.
-
-        Returns:
-            Always `tokens`.
-        """
         return self.tokens
 
 
 @dataclass(frozen=True, slots=True)
-class FractionBatch:
-    """A fixed part of the burst: grows with the limit, not with the demand.
+class FractionBatch(BatchSizer):
+    """A fixed part of the burst, at least 1 token: grows with the limit, not with the demand.
 
     Args:
         fraction: the part, from 0 to 1 (default 0.001).
@@ -200,19 +187,11 @@ class FractionBatch:
         between("FractionBatch.fraction", self.fraction, 0.0, 1.0, "[]")
 
     def want(self, usage: Usage) -> int:
-        """Return the target, in whole tokens.
-
-        Args:
-            usage: what this process knows of the key.
-
-        Returns:
-            Fraction x the smallest burst, at least 1.
-        """
         return max(1, math.floor(self.fraction * usage.quota.largest_cost))
 
 
 @dataclass(frozen=True, slots=True)
-class GrowingBatch:
+class GrowingBatch(BatchSizer):
     """Grows after a batch that was used up and shrinks after one that was not: follows demand without measuring time.
 
     Args:
@@ -242,14 +221,6 @@ class GrowingBatch:
         between("GrowingBatch.shrink", self.shrink, 0.0, 1.0, "[]")
 
     def want(self, usage: Usage) -> int:
-        """Return the target, in whole tokens.
-
-        Args:
-            usage: what this process knows of the key.
-
-        Returns:
-            The last target, grown or shrunk, from 1 to the smallest burst.
-        """
         if usage.last == 0:
             return self.first
         if usage.left:

@@ -125,7 +125,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         return self._slow_path.decide(key, cost)
 
     def peek(self, key: str) -> Decision:
-        return run(asking.peek(self._registry, key))
+        return self._slow_path.peek(key)
 
     def refund(self, key: str, cost: int = 1) -> None:
         self._slow_path.refund(key, cost)

@@ -6,8 +6,10 @@ from typing import Any
 from batchlimit.base import forks
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import run
 from batchlimit.base.waiting import NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace import asking
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.quota.key import check_cost, check_priority
 from batchlimit.reservoir.admission import AdmissionResult
@@ -65,7 +67,7 @@ class SlowPath:
         try:
             told = registry.spends.all(charged.cold)
         finally:
-            settled = registry.memory.settle(charged, told, registry.spends.refund)
+            settled = registry.memory.settle(charged, told, registry.refund_all)
         return settled
 
     def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
@@ -88,6 +90,10 @@ class SlowPath:
             return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
         finally:
             gate.release()
+
+    def peek(self, key: str) -> Decision:
+        """Return how the next call of cost 1 would fare."""
+        return run(asking.peek(self._registry, key))
 
     def refund(self, key: str, cost: int) -> None:
         """Take back a call that was admitted; raises StoreUnavailable if it is lost and `on_failure` is "closed"."""

@@ -21,7 +21,7 @@ from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import Constant
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.sync import key_entry, store_calls
+from batchlimit.sync import key_entry
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.waiting_thread import WaitingThread
 
@@ -113,11 +113,6 @@ class Spends:
         settled = self._in_vain(short, place.outcome, NO_WAIT)
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
 
-    def refund(self, costs: Mapping[str, int]) -> None:
-        """Take back what was charged, too late to be of use."""
-        for key, cost in costs.items():
-            store_calls.refund(self._registry.live_entry(key), cost)
-
     def _spend(self, costs: Mapping[str, int]) -> _Place:
         """Spend at checked keys; return what came of it, which is nothing where a key needs its entry."""
         if isinstance(quota := self._spending.code.quota, Constant):
@@ -138,7 +133,7 @@ class Spends:
                 if self._spending.wakes_late(place.begun, place.outcome):
                     place.outcome, place.is_late = None, True
         if place.is_late:  # the caller asks again
-            self.refund({each.key: each.message.cost for each in place.begun})
+            self._registry.refund_all({each.key: each.message.cost for each in place.begun})
         if self._registry.closed:
             raise LimiterClosed(CLOSED)  # whoever closes the limiter meanwhile fails its callers
         return place

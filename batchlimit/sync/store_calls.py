@@ -35,7 +35,7 @@ def give_back(entry: KeyEntry, back: GiveBack) -> None:
     """Return tokens, once; those that the store does not take expire there."""
     unsent = None
     try:
-        entry.store.give_back(entry.key, entry.reservoir.quota, back)
+        entry.store.give_back(entry.key, entry.reservoir.state.quota, back)
     except CircuitOpen:
         unsent = back
     finally:

@@ -162,7 +162,7 @@ def test_whoever_takes_the_first_answer_is_refused_behind_a_debt() -> None:
 def test_what_is_owed_delays_who_is_refused(owed: int, cost: int, round_trip: float, seconds: float) -> None:
     """By as long as it takes to ask for it, and to have its tokens counted as spent."""
     debtor = Debtor(0, owed)
-    view, quota = debtor.reservoir.state.view, debtor.reservoir.quota
+    view, quota = debtor.reservoir.state.view, debtor.reservoir.state.quota
     view.round_trip = round_trip
     assert debtor.reservoir.state.overdraft.delay(cost, quota, view) == about(seconds)
 

@@ -76,7 +76,7 @@ def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go
     fetch = caller.fetch(caller.join(1))
     caller.obey(LOW)
     caller.grant(fetch, 0.1, tokens=50)
-    assert caller.reservoir.quota == LOW
+    assert caller.reservoir.state.quota == LOW
     assert caller.reservoir.lifecycle.due() <= 0.1
 
 

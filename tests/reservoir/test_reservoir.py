@@ -662,12 +662,12 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go(starts_in: float) -> N
 def test_a_quota_that_the_bucket_tells_of_is_obeyed_at_once_and_until_it_tells_otherwise() -> None:
     """The instance asks with its own all along: else a rollback would change nothing where a key is in use."""
     entry = Entry()
-    own, told = entry.reservoir.quota, Quota(5.0, 20)
+    own, told = entry.reservoir.state.quota, Quota(5.0, 20)
     for quota in (told, told, None):
         fetch = entry.fetch(entry.join(1))
         assert fetch.quota == own
         entry.grant(fetch, tokens=1, quota=quota)
-        assert entry.reservoir.quota == (quota or own)
+        assert entry.reservoir.state.quota == (quota or own)
         assert entry.reservoir.state.largest_cost == (quota or own).largest_cost
 
 

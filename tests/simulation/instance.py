@@ -414,7 +414,7 @@ class Process:
         self._expire_later()
 
     def _give_back(self, back: GiveBack) -> None:
-        quota = self.reservoir.quota
+        quota = self.reservoir.state.quota
 
         def over(credited: int = 0) -> None:
             self._do(lambda: self.reservoir.gave_back(self.clock()))

@@ -38,6 +38,8 @@ def test_it_refuses_what_it_is_told_to_until_it_is_told_otherwise() -> None:
 def test_it_fails_as_it_is_told() -> None:
     limiter = fake_limiter(fails=["ann"])
     assert not limiter.try_acquire("ann")
+    with pytest.raises(StoreUnavailable):
+        limiter.peek("ann")
     with pytest.raises(StoreUnavailable) as failure:
         limiter.acquire("ann")
     assert failure.value.key == "ann"
