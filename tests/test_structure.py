@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_980,
+    "lines": 47_981,
     "functions": 3_481,
     "files": 307,
     "classes of one name": 9,
