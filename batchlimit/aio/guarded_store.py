@@ -155,7 +155,7 @@ class GuardedStore(Guard):
         return result
 
     async def _bounded(self, breaker: Breaker, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-        seconds, connecting = self.deadline, self._to_connect()
+        seconds, connecting = self.deadline, self._to_connect(breaker)
         if not self._remote.is_prompt:  # it does not tell which is which
             seconds, connecting = seconds + (0.0 if breaker.is_failing else connecting), 0.0
         try:

@@ -10,7 +10,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.optional import AsyncSpender, Spender, no_pauses
-from batchlimit.stores.outage import Outages, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.outage import Breaker, Outages, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import AsyncRemote, Remote
 
 TO_CONNECT = 5
@@ -95,9 +95,10 @@ class Guard:
             raise no_pauses(self._store)
         return pauses
 
-    def _to_connect(self) -> float:
-        """Return how long a call may wait for a connection, on top of its deadline (s)."""
-        return min(self._connecting, TO_CONNECT * self.deadline) if self._has_answered else self._connecting
+    def _to_connect(self, breaker: Breaker) -> float:
+        """Return how long a call may wait for a connection, on top of its deadline (s); the first ones for longer."""
+        is_first = not (self._has_answered or breaker.consecutive_failures)
+        return self._connecting if is_first else min(self._connecting, TO_CONNECT * self.deadline)
 
     def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
         """Count the error of a call; return it as StoreUnavailable."""

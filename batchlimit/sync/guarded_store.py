@@ -96,7 +96,7 @@ class GuardedStore(Guard):
                 pass
             finally:
                 CALL.until = None
-        seconds = self.deadline + self._to_connect()
+        seconds = self.deadline + self._to_connect(breaker)
         try:
             return self._pool.run(partial(_told, work, *args), self.deadline, seconds, lambda: breaker.is_failing)
         except TimeoutError as error:

@@ -104,9 +104,12 @@ def test_to_connect_may_take_longer(connect_timeout: float, before: float, after
     """At first as long as it may; later a few deadlines: who connects to nowhere is not to wait for ever."""
     guard = GuardedStore(Slow(MemoryStore()), 30.0)
     guard.allow(connect_timeout)
-    assert guard._to_connect() == before
+    breaker = guard._outages.breakers[""]
+    assert guard._to_connect(breaker) == before
+    guard._failed("", KEY, StoreUnavailable("away"))
+    assert guard._to_connect(breaker) == after, "a call that failed has told enough"
     guard.peek(KEY, HUNDRED)
-    assert guard._to_connect() == after
+    assert (guard._to_connect(breaker), breaker.consecutive_failures) == (after, 0)
     guard.stop()
 
 

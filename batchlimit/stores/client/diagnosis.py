@@ -135,8 +135,7 @@ _NUMBERS = {
     errno.ECONNRESET: "LOST",
     errno.EPIPE: "LOST",
     errno.ETIMEDOUT: "TIMEOUT",
-    errno.EMFILE: "OTHER",
-    errno.ENFILE: "OTHER",
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "OTHER"),
 }
 
 
