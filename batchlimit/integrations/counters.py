@@ -57,7 +57,7 @@ class EnforcementStatistics:
         rules: the RuleCounts by the name of the rule.
         findings: what the checks found: the names of the rules concerned, by the name of the check; "" where no rule is
             meant (default: nothing).
-        limiter: the limiter, if the front made it from a URL: metrics are of both (default None).
+        limiter: the limiter, if the front made it from a URL: metrics are of both. A copy has none (default None).
         exempt: of the requests, the ones that no rule is for (default 0).
 
     Example:
@@ -71,6 +71,9 @@ class EnforcementStatistics:
     findings: Mapping[CheckName, tuple[str, ...]] = field(default_factory=dict)
     limiter: "RateLimiter | AsyncRateLimiter | None" = field(default=None, compare=False, repr=False)
     exempt: int = 0
+
+    def __reduce__(self) -> "tuple[type[EnforcementStatistics], tuple[object, ...]]":
+        return EnforcementStatistics, (self.requests, self.unmatched, self.rules, self.findings, None, self.exempt)
 
 
 class Tally:

@@ -85,9 +85,7 @@ def test_it_stays_where_it_is_and_says_what_to_do(make: Callable[[], object], in
         RateLimiter(MemoryStore(), "5/s").statistics(),
         RateLimiter(MemoryStore(), "5/s").decide("key"),
         ConcurrencyLimiter().statistics(),
-        RateLimitMiddleware(
-            lambda *_: (), RateLimiter(MemoryStore(), "5/s"), [Rule("all", "5/s", key="all")]
-        ).statistics(),
+        RateLimitMiddleware(lambda *_: (), "memory://", [Rule("all", "5/s", key="all")]).statistics(),
         Partitions({"live": 0.5}, strict=True, unknown="refuse", caps={"": 0.1}),
     ],
 )
