@@ -1,6 +1,6 @@
 """Calls of tasks for keys that are not in use: they spend at the store, and no entry is made.
 
-What is asked in one turn of the event loop goes in one call.
+What is asked in one turn of the event loop goes in one call; but what waits goes before a key asks that comes into use.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ def trace(limiter: Any, *, name: str = "", longer_than: float = 0.001) -> None:
     """Have calls of a rate limiter that wait or are refused add an event to the span that is current.
 
     Other calls add none. `acquire`, `acquire_all` and `try_acquire` of this limiter are wrapped, so a hit takes longer,
-    by about a microsecond; limiters that nobody traces pay nothing. Calls of bucket handles, decorators and web fronts
+    by 1 to 2 us; limiters that nobody traces pay nothing. Calls of bucket handles, decorators and web fronts
     are not traced. No event has a key.
 
     The events are `batchlimit.waited`, with the attribute `batchlimit.seconds`, and `batchlimit.refused`, with
