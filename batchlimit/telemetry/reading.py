@@ -154,13 +154,13 @@ def merged(metric: Metric, one: Any, other: Any) -> Any:
     return one + other if metric.merge == "sum" else min(one, other) if metric.merge == "min" else max(one, other)
 
 
-@dataclass
+@dataclass(eq=False)
 class _NamedSource:
     """One limiter or front, and the counters that were last read of it."""
 
     name: str
     find: Callable[[], Any]
-    counted: Reading = field(default_factory=dict)
+    counted: Reading = field(default_factory=dict, repr=False)
 
     def read(self) -> Reading | None:
         """Return its series now; None: nobody has it any more. No counter falls, but in a forked child."""
