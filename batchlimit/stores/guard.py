@@ -96,9 +96,9 @@ class Guard:
         return pauses
 
     def _to_connect(self, breaker: Breaker) -> float:
-        """Return how long a call may wait for a connection, on top of its deadline (s); the first ones for longer."""
-        is_first = not (self._has_answered or breaker.consecutive_failures)
-        return self._connecting if is_first else min(self._connecting, TO_CONNECT * self.deadline)
+        """Return how long a call may wait for a connection, on top of its deadline (s); longer if none did in vain."""
+        is_known = self._has_answered or getattr(breaker.error, "code", "") == "TIMEOUT"
+        return min(self._connecting, TO_CONNECT * self.deadline) if is_known else self._connecting
 
     def _counted(self, part: str, key: str, error: Exception) -> StoreUnavailable:
         """Count the error of a call; return it as StoreUnavailable."""

@@ -106,8 +106,10 @@ def test_to_connect_may_take_longer(connect_timeout: float, before: float, after
     guard.allow(connect_timeout)
     breaker = guard._outages.breakers[""]
     assert guard._to_connect(breaker) == before
-    guard._failed("", KEY, StoreUnavailable("away"))
-    assert guard._to_connect(breaker) == after, "a call that failed has told enough"
+    guard._failed("", KEY, StoreUnavailable("away", code="REFUSED"))
+    assert guard._to_connect(breaker) == before, "the server may have begun just now, and be far away"
+    guard._failed("", KEY, StoreUnavailable("away", code="TIMEOUT"))
+    assert guard._to_connect(breaker) == after, "a call that waited in vain has told enough"
     guard.peek(KEY, HUNDRED)
     assert (guard._to_connect(breaker), breaker.consecutive_failures) == (after, 0)
     guard.stop()
