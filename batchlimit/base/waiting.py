@@ -12,7 +12,7 @@ LONG_AGO = -math.inf
 
 
 def deadline(timeout: object, now: float) -> float:
-    """Return the instant until which a caller waits: NOW for a timeout of 0 seconds, never (inf) for None."""
+    """Return the instant until which a caller waits: NO_WAIT for a timeout of 0 seconds, never (inf) for None."""
     seconds = patience(timeout)
     return now + seconds if seconds > 0.0 else NO_WAIT
 

@@ -23,7 +23,7 @@ def peek(registry: Any, key: str) -> Steps[Decision]:
     level = yield registry.calls.outcome(registry.store.peek, entry.key, reservoir.state.quota)
     if isinstance(level, StoreUnavailable):
         registry.check_open()  # else the error tells of our end, not of the store
-        told = entry.locked(lambda: reservoir.forecast.outlook(clock()))
+        told = entry.locked(lambda: reservoir.forecast.without_store(clock()))
     else:
         told = entry.locked(lambda: reservoir.forecast.at_level(level, clock()))
     if told is None:

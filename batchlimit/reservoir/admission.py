@@ -108,7 +108,7 @@ class QueueAdmission:
             if waiter.deadline != NO_WAIT:
                 state.timed_out += waiter.cost
             elif waiter.asked and not state.lease.borrowed:  # else memory says so
-                state.turned_away += waiter.cost
+                state.refused_by_store += waiter.cost
             verdict = Refuse(self._forecast.retry_after(waiter, now))
         state.queue.dismiss(waiter, verdict)
         if was_first:

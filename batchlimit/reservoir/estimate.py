@@ -1,4 +1,4 @@
-"""A charge that was estimated, and is settled once its cost is known."""
+"""What reservations of both APIs are: charges that were estimated, and are settled once their cost is known."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -116,7 +116,7 @@ FallbackBucket = OpenBucket | LocalBucket
 
 
 class Fallback:
-    """The Fallback that a FailurePolicy asks for, from the first failure on, and what is owed to it."""
+    """Lends in a bucket's place, as a FailurePolicy says or in mode "open", and knows what of that may be refunded."""
 
     __slots__ = ("_forgiven_at", "_left", "_policy", "admitted", "bucket", "opened", "unrefunded")
 
@@ -174,7 +174,7 @@ class Fallback:
             self.bucket.put_back(max(0, lease.take_all() - self._left), now)
 
     def end(self, lease: Lease, now: float) -> None:
-        """The store is back."""
+        """Lend no longer: the store is back, or the mode "open" has ended."""
         if self.bucket is not None and self.bucket.full_at() <= now:
             self.bucket = None  # else it goes on where it was: a new one at each outage would grant the same anew
         if lease.borrowed:

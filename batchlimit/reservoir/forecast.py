@@ -28,7 +28,7 @@ class Prospect(IntEnum):
 
 
 class Forecast:
-    """Answers questions about one key. It changes nothing, but that `outlook` may begin the bucket of the fallback.
+    """Answers questions about one key. It changes nothing, but `without_store` may begin the bucket of the fallback.
 
     `denies`, `prospect`, `spendable`, `remaining`, `told` and `without_bucket` are safe without the lock: each makes a
     few reads, and its answer was right a moment ago. It has 14 public methods: each is one question of a caller.
@@ -71,7 +71,7 @@ class Forecast:
         state = self._state
         if (starts := state.pending_from) > now:
             return starts - now
-        if state.queue.highest_priority > state.asked_for:
+        if state.queue.highest_priority > state.told_priority:
             return 0.0  # the bucket has not heard yet that somebody is urgent here, and may have tokens for them
         dry = self._dry_for(state.first_cost, 0, now)
         return dry if waiter.deadline == NO_WAIT else min(dry, max(0.0, state.denials.asks_at - now))
@@ -158,7 +158,7 @@ class Forecast:
         levels = view.levels(state.quota, remaining - max(0, view.level - owed) - owed, now)
         return decision(state.quota, remaining, retry_after, by, view.binding, levels)
 
-    def outlook(self, now: float) -> Decision | None:
+    def without_store(self, now: float) -> Decision | None:
         """Return the decision on a call of cost 1 while the store is away; None: the call would fail."""
         state = self._state
         if (local := state.fallback.bucket_now(state.quota, state.view, now)) is None:

@@ -32,10 +32,10 @@ class KeyState:
     """Each part of a Reservoir is given this object; all but reading it requires the API's lock."""
 
     __slots__ = (
-        "asked", "asked_for", "calls", "code", "demand", "denials", "denies_all", "edition", "failing_until",
-        "fallback", "in_flight", "is_outdated", "is_retired", "is_untouched", "key", "largest_cost", "lease", "mode",
-        "overdraft", "own", "queue", "quota", "rank", "shadow_refused", "spent", "timed_out", "tokens", "trial",
-        "turned_away", "used", "view", "waits", "weight",
+        "asked", "calls", "code", "demand", "denials", "denies_all", "edition", "failing_until", "fallback",
+        "in_flight", "is_outdated", "is_retired", "is_untouched", "key", "largest_cost", "lease", "mode", "overdraft",
+        "own", "queue", "quota", "rank", "refused_by_store", "shadow_refused", "spent", "timed_out", "tokens",
+        "told_priority", "trial", "used", "view", "waits", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -50,10 +50,10 @@ class KeyState:
         self.is_retired = False  # another reservoir stands for the key
         self.failing_until = LONG_AGO  # the circuit is open: until then nothing that needs the store is asked
         self.asked = self.spent = 0  # tokens asked for, and spent, up to the last count
-        self.asked_for = 1  # the highest priority that the last ask spoke for
+        self.told_priority = 1  # the highest that the last ask spoke for
         self.waits = _UNHEARD  # how long callers wait
         self.calls = 0  # requests sent to the store
-        self.turned_away = self.timed_out = 0  # of the tokens refused: by an answer at once, and to those who waited
+        self.refused_by_store = self.timed_out = 0  # tokens refused by an answer at once, and to those who waited
         self.used = now  # when somebody last wanted a token
         self.is_untouched = True  # nothing was spent since the last grant
         self.key, self.code, self.rank = key, quota, rank
@@ -176,8 +176,8 @@ class KeyState:
             owed = self.overdraft.total
             waiting -= self.overdraft.waiter in queue
         done = (spent, tokens.refused, self.calls, unbacked, view.losses, opened)
-        parts = (lease.served, self.turned_away, self.timed_out, self.shadow_refused, view.is_low(self.largest_cost))
-        return (*done, held, waiting, owed, *parts)
+        refused = self.refused_by_store, self.timed_out, self.shadow_refused
+        return (*done, held, waiting, owed, lease.served, *refused, view.is_low(self.largest_cost))
 
     def publish(self) -> None:
         """Set `tokens.denied_until`, by which callers of cost 1 are refused without the lock."""

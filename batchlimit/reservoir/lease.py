@@ -56,7 +56,7 @@ class Lease:
         return 0 if self.borrowed else self.held
 
     @property
-    def is_spent(self) -> bool:
+    def is_counted_as_spent(self) -> bool:
         """Whether the bucket counts what is here as spent, it seems: it may, and did so with what was here before."""
         return self.may_count_as_spent and self.counted_as_spent == self.generation - 1
 

@@ -109,7 +109,7 @@ class Requests:
         So many of those that are here are given `back`. A waiting caller's grant begins `ahead` seconds later, at most.
         """
         state, lease, first = self._state, self._state.lease, self._state.queue.first
-        here = 0 if lease.is_spent and first else lease.leased  # those are gone with the answer
+        here = 0 if lease.is_counted_as_spent and first else lease.leased  # those are gone with the answer
         needed = 0 if first is None else state.cost_of(first)
         queued = max(0, state.queue.cost - here)
         want = max(queued, (self._target(here) if target is None else target) - here)
@@ -244,7 +244,7 @@ class Requests:
         number = next(self._instance.numbers) if lost is None else lost
         known = state.view.expected(state.quota, now)
         who, weight = self._instance.name, state.weight or self._options.weight
-        state.asked_for = priority = state.queue.highest_priority
+        state.told_priority = priority = state.queue.highest_priority
         if priority > 1:  # who is urgent here comes before the others elsewhere
             weight = min(weight * priority, LARGEST_WEIGHT)
         rank = state.edition, state.rank.revision, now >= self._instance.rules.looks_at

@@ -60,9 +60,9 @@ out: `step` and `tend` run the user's sizer; `step` and `granted` may have the A
   watermark spends by `requests.take_low`, and `lifecycle.tend` asks for more.
 - A miss: `admission.join` puts a Waiter in the queue. The API calls `step` until there is a verdict. Until then a step
   is a Wait, to sleep and step again, or a Fetch, to send its Ask and report the answer by `granted` or `failed`. It is
-  a Wait while a request is in flight, just after one failed, or while an ask would be in vain. Then the leader steps
-  again after that time, for all. A caller that is interrupted calls `leave`. A task's waiter is `tentative`, for a task
-  may be cancelled before it wakes. An Ask reports its tokens as held until `admission.confirm`.
+  a Wait while a request is in flight or held up, just after one failed, or while an ask would be in vain. Then the
+  leader steps again after that time, for all. A caller that is interrupted calls `leave`. A task's waiter is
+  `tentative`, for a task may be cancelled before it wakes. An Ask reports its tokens as held until `admission.confirm`.
 - The background thread or the loop's timer calls `lifecycle.tend` at `lifecycle.due()`: it may retire the reservoir, or
   return an Ask (renewal, prefetch, debt) or a GiveBack. `gave_back` reports its end.
 - A call at a key not in use spends: `keyspace/spending.py`. If that is in vain, a reservoir begins by `adopt`.

@@ -48,8 +48,8 @@ _UNHEARD = {
     "_since", "since", "rank", "_version",  # which of two quotas holds: there is one
     "lasts",  # a sum, which Watch compares with its parts
     "came", "refused", "asked", "spent", "refusals_told", "shadow_told",  # see `_State` and `_Asked`
-    "served", "turned_away", "timed_out", "shadow_refused", "calls", "paid", "_tallies", "page", "_told", "_taken_back",
-    "waits", "_counts_at",  # statistics
+    "served", "refused_by_store", "timed_out", "shadow_refused", "calls", "paid", "_tallies", "page", "_told",
+    "_taken_back", "waits", "_counts_at",  # statistics
     "numbers", "number", "sent", "reports", "_births", "place", "seeker", "_cache", "_forgot_at",  # names and order
 }  # fmt: skip
 """Fields that are photographed, and decide nothing of what happens later."""

@@ -67,13 +67,13 @@ def test_what_memory_refuses_once_is_refused_to_others_without_the_lock() -> Non
     assert (entry.reservoir.tokens.denied_until, entry.counted) == (0.5, (0, 3))
 
 
-def test_what_an_answer_refused_at_once_was_turned_away_and_who_waited_timed_out() -> None:
+def test_what_an_answer_refused_at_once_is_refused_by_the_store_and_who_waited_timed_out() -> None:
     entry = Entry()
     entry.refuse(entry.fetch(entry.join(2, NO_WAIT)))
     assert isinstance(entry.step(entry.join(3, NO_WAIT), 0.1), Refuse)
     assert isinstance(entry.step(entry.join(4, 0.2), 0.2), Refuse)
     state = entry.reservoir.state
-    assert (entry.counted, state.turned_away, state.timed_out) == ((0, 9), 2, 4)
+    assert (entry.counted, state.refused_by_store, state.timed_out) == ((0, 9), 2, 4)
 
 
 def test_who_came_after_an_ask_is_not_refused_by_its_answer() -> None:

@@ -247,7 +247,7 @@ def test_while_the_store_is_away_the_fallback_tells(
 ) -> None:
     entry = Entry(policy=policy)
     entry.reservoir.lifecycle.debit(owed, 0.0)
-    seen = entry.reservoir.forecast.outlook(0.0)
+    seen = entry.reservoir.forecast.without_store(0.0)
     assert (seen if seen is None else (seen.allowed, seen.remaining, seen.source)) == told
 
 

@@ -471,7 +471,7 @@ def test_who_had_no_answer_was_refused_by_none() -> None:
     entry.reservoir.failed(entry.fetch(fetching), None, 0.1)
     entry.reservoir.state.denials = DenialCache.dry(0.5, 1, 0.1)
     assert isinstance(entry.step(other, 0.1), Refuse)
-    assert entry.reservoir.state.turned_away == 0
+    assert entry.reservoir.state.refused_by_store == 0
 
 
 def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> None:
