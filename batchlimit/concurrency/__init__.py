@@ -25,8 +25,8 @@ pure: they read no clock, take no lock and wake nobody. The locked gate and the 
     BYPASS              let in by `bypass`, not counted     `_leave`: to OVER
     OVER                complete, or not admitted           if it may wait: to WAITING in asyncio, to HELD in a thread
 
-A call enters: `acquire` makes a permit, which calls its `_enter`. If that returns seconds, so long may the caller
-wait: it joins the queue, until it is woken. It leaves the queue in any case, with or without the permit held.
+A call enters: `acquire` makes a permit and calls its `_enter`; in asyncio the task does. If that returns seconds, so
+long may the caller wait: it joins the queue, until it is woken. It leaves that in any case, the permit held or not.
 
 A call is interrupted, by a signal handler that raises: what is counted, and what refers to the marker of a partition,
 changes with no call in between. A refused caller compares the two. So it finds the calls that nobody ended, though

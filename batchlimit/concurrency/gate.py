@@ -30,7 +30,7 @@ class Gate:
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
         self.limit = limit
-        self.open_to = 0  # below so many under way any call may enter; 0 if shares are strict or have caps
+        self.open_to = 0  # below so many under way any call may enter; 0: only `enter` knows
         self.is_closed = False
         self.behind = False  # whether waiters may wait for no more than the next `serve`: there were too many for one
         self.in_flight = 0

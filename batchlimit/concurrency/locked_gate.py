@@ -114,7 +114,7 @@ class LockedGate(CriticalSection):
         """Go by another clock from now on, which is not behind, and have callers wait in this time."""
         self.clock, self.time = clock, wakeups
 
-    def place_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
+    def partition_of_unknown(self, permit: BasePermit, partition: str) -> Partition:
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""
         gate = self.gate
         if self._partitions is None or gate.is_closed:

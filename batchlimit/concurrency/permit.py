@@ -138,7 +138,7 @@ class BasePermit(Unique):
             gate = locked.gate
             place = gate.partitions.by_name.get(partition) if partition else gate.partitions.rest
             if place is None:
-                place = locked.place_of_unknown(self, partition)
+                place = locked.partition_of_unknown(self, partition)
             if gate.in_flight < gate.open_to:
                 self._marker = place.marker  # first: never are fewer referring to it than are counted
                 gate.in_flight += 1

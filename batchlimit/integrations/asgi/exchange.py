@@ -33,7 +33,7 @@ async def give_answer(
     *,
     writes_fields: bool = True,
 ) -> None:
-    """Answer a request; not `writes_fields`: someone else adds the fields to every response of this request."""
+    """Answer a refused request by `on_rejected`, or with `answer`; not `writes_fields`: others add the fields."""
     give_back_permit(scope)
     fields = refusal.fields if writes_fields else []
     if on_rejected is not None and scope["type"] == "http":

@@ -19,7 +19,7 @@ from batchlimit.integrations.asgi.exchange import (
     Send,
     give_answer,
 )
-from batchlimit.integrations.asgi.route import LATE_KEY, SCOPE_KEY, RouteLimits, charge_preflight, reject
+from batchlimit.integrations.asgi.route import LATE_KEY, LIMITS_KEY, RouteLimits, charge_preflight, reject
 from batchlimit.integrations.carried import behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
@@ -36,7 +36,7 @@ _STOPPED = ("lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.
 _STARTS = (*RESPONSES, "websocket.accept")
 _NO_CLIENT = (None, 0)
 _HELD = "batchlimit.held"
-"""Where the scope of a request says to the middleware that asked for its permit that it comes back with that."""
+"""Where the scope of a request has the middleware that asks for its permit: with that the request comes back to it."""
 
 
 class LimitedMessages:
@@ -194,7 +194,7 @@ class RateLimitMiddleware:
         **options: Unpack[FrontOptions],
     ) -> None:
         self.app = app
-        self._permits = behind(concurrency if options.get("enabled", True) else None, __package__, self)
+        self._concurrency = behind(concurrency if options.get("enabled", True) else None, __package__, self)
         self._front = front = AsyncFront(
             limiter, rules, identify=identify, messages=messages, limit_preflight=limit_preflight, **options
         )
@@ -207,9 +207,9 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as any ASGI application."""
-        if self._permits is not None and scope.pop(_HELD, None) is not self:
+        if self._concurrency is not None and scope.pop(_HELD, None) is not self:
             scope[_HELD] = self
-            await self._permits(scope, receive, send)
+            await self._concurrency(scope, receive, send)
             return
         kind, front = scope["type"], self._front
         if kind != "http" and kind != "websocket":
@@ -222,10 +222,10 @@ class RateLimitMiddleware:
             identity = await identity
         method, enforcer = scope.get("method", "GET"), front.enforcer
         request = request_of((method, scope["path"], identity, scope, scope.get("root_path", "")))
-        # A preflight that something before the routes may answer.
+        # A preflight that something before the routes may answer: it is charged behind that.
         may_be = method == "OPTIONS" and self.charges_late and not front.limits_preflight
-        is_late = may_be and is_preflight(scope["headers"])
-        begun = Outcome(request=request) if is_late else enforcer.begin(request)
+        is_charged_late = may_be and is_preflight(scope["headers"])
+        begun = Outcome(request=request) if is_charged_late else enforcer.begin(request)
         outcome = begun if isinstance(begun, Outcome) else await drive(begun)
         if outcome.refusal is not None:
             await self._give_answer(outcome.refusal, scope, receive, send)
@@ -233,12 +233,12 @@ class RateLimitMiddleware:
         if kind == "websocket" and front.of_messages is not None:
             limited = LimitedMessages(front.of_messages, request, receive, send)
             receive, send = limited.receive, limited.send
-        if enforcer.has_routes or outcome.charges or is_late:
+        if enforcer.has_routes or outcome.charges or is_charged_late:
             limits = RouteLimits(receive, send, enforcer, outcome, self._give_answer, front.home)
             scope[SHOWN] = limits
-            if enforcer.has_routes or is_late:
-                scope[SCOPE_KEY] = limits
-            if is_late:
+            if enforcer.has_routes or is_charged_late:
+                scope[LIMITS_KEY] = limits
+            if is_charged_late:
                 scope.setdefault(LATE_KEY, []).append(limits)
             await limits.run(self.app, scope)
         else:

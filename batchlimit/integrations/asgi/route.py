@@ -24,7 +24,7 @@ from batchlimit.integrations.source import LimiterHome
 from batchlimit.rules.request import NOTHING
 from batchlimit.rules.rule import ChargeSetting, RuleCost
 
-SCOPE_KEY = "batchlimit"
+LIMITS_KEY = "batchlimit"
 """Where RateLimitMiddleware puts the RouteLimits of a request into its scope."""
 LATE_KEY = "batchlimit.late"
 """Where the scope of a preflight has the RouteLimits of each RateLimitMiddleware that has not charged it yet."""
@@ -55,10 +55,10 @@ class RouteLimits(Exchange):
             self._settling = self._home.settle(rest)
 
     def _leave(self, scope: Scope) -> Awaitable[object] | None:
-        """Take this out of the scope, to which it leads back: else the garbage collector would have to find that."""
+        """Return what settles, to be waited for; take this out of the scope, whose cycle would else be garbage."""
         if scope.get(SHOWN) is self:
             scope[SHOWN] = self.outcome.shown
-        scope.pop(SCOPE_KEY, None)
+        scope.pop(LIMITS_KEY, None)
         scope.pop(LATE_KEY, None)
         return None if self._settling is None else asyncio.wait([self._settling])
 
@@ -67,7 +67,7 @@ async def ask(
     scope: Scope, limit: RouteLimit, identity: Identity | None = None, parameters: Mapping[str, object] | None = None
 ) -> Refusal | None:
     """Charge a request to the rule that its route asks for; return what refuses it."""
-    limits: RouteLimits | None = scope.get(SCOPE_KEY)
+    limits: RouteLimits | None = scope.get(LIMITS_KEY)
     if limits is None:
         return unprotected(
             limit.key, "add a RateLimitMiddleware, as by add_rate_limits, whose rules have this key and match=None"
@@ -102,12 +102,12 @@ async def charge_preflight(scope: Scope) -> Refusal | None:
 
 def fields_to_write(refusal: Refusal, scope: Scope) -> list[Header]:
     """Return the fields of an answer that a framework gives to a refusal; none, where RateLimitMiddleware adds them."""
-    return [] if SCOPE_KEY in scope else refusal.fields
+    return [] if LIMITS_KEY in scope else refusal.fields
 
 
 async def reject(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request that its route refused."""
-    limits: RouteLimits | None = scope.get(SCOPE_KEY)
+    limits: RouteLimits | None = scope.get(LIMITS_KEY)
     if limits is not None:
         await limits.give_answer(refusal, scope, receive, send, writes_fields=False)
     else:

@@ -74,7 +74,7 @@ class RateLimitMiddleware:
     ) -> None:
         self.app, self._on_rejected = app, on_rejected
         needed = concurrency if options.get("enabled", True) else None
-        self._permits = behind(needed, __package__, self._limited)
+        self._concurrency = behind(needed, __package__, self._limited)
         self.front = Front(limiter, rules, identify=identify, **options)
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class RateLimitMiddleware:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as any WSGI application."""
-        serve = self._permits or self._limited
+        serve = self._concurrency or self._limited
         return serve(environ, start_response)
 
     def statistics(self) -> EnforcementStatistics:
