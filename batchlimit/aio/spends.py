@@ -194,10 +194,10 @@ class Spends:
             return None
         entry, fetch, cost = self._registry.live_entry(spend.key), self._spending.fetch(spend), spend.message.cost
         caller = None if outcome is None else entry.adopt(fetch, cost, until, spend.number, priority)
+        if caller is None and joins:
+            return await entry.join(cost, until, spend.number, prompt=True, priority=priority).result()
         if caller is None:
-            return (
-                await entry.join(cost, until, spend.number, prompt=True, priority=priority).result() if joins else None
-            )
+            return None
         entry.report(fetch, outcome if isinstance(outcome, StoreUnavailable) else spend.refusal())
         return await caller.result()
 

@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from sys import getrefcount
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from batchlimit.base.setting import between, of_kind
@@ -78,8 +80,11 @@ class Partitions:
                 raise ValueError(f"the cap of {name!r} must not be below its share of {share!r}, but is {cap!r}")
         if (total := math.fsum(self.shares.values())) > 1 + _ROUNDING:
             raise ValueError(f"the shares must be at most 1 together, not {total:.10g}")
-        object.__setattr__(self, "shares", dict(self.shares))
-        object.__setattr__(self, "caps", dict(self.caps))
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
+        object.__setattr__(self, "caps", MappingProxyType(dict(self.caps)))
+
+    def __reduce__(self) -> "tuple[partial[Partitions], tuple[dict[str, float]]]":
+        return partial(Partitions, strict=self.strict, unknown=self.unknown, caps=dict(self.caps)), (dict(self.shares),)
 
 
 class Partition:

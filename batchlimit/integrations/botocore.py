@@ -82,9 +82,7 @@ def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
         try:
             codes = [each.decode() for pair in _CODE.findall(content(response)) for each in pair]
             codes.append(response.headers.get("x-amzn-errortype", "").partition(":")[0])
-            if not _THROTTLED.isdisjoint(
-                codes
-            ):  # a 400: in most of its protocols only a code says that it was too many
+            if not _THROTTLED.isdisjoint(codes):  # in most of AWS's protocols only a code says that it was too many
                 permit.outcome = Outcome.DROPPED
         except Exception as error:  # noqa: BLE001  its caller will see the same error
             permit.end(error)

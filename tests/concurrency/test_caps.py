@@ -1,6 +1,10 @@
 """A partition that has a cap: what it may have at most, whatever is free."""
 
+import pickle
+from collections.abc import Callable
+from copy import copy
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,3 +98,11 @@ def test_a_limiter_refuses_above_a_cap_and_says_so() -> None:
 def test_wrong_caps(caps: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Partitions({"live": 0.5}, caps=caps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["shares", "caps"])
+@pytest.mark.parametrize("travel", [lambda each: each, copy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_what_was_checked_cannot_be_changed_afterwards(name: str, travel: Callable[[Partitions], Partitions]) -> None:
+    partitions: Any = travel(Partitions({"live": 0.5}, caps={"batch": 0.5}))
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        getattr(partitions, name)["live"] = 2.0
