@@ -140,12 +140,12 @@ class AsyncClusterTransport:
         """Replace a client that knows no living node any more by one that begins with the nodes of the URL."""
         if is_lost(error):
             before, self.client = self.client, self._connect()
-            await before.aclose()
+            await _close(before)
 
     async def aclose(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        await self.client.aclose()
+        await _close(self.client)
 
     def _look_anew(self) -> None:
         """After a node failed, read the slots anew in a background task.
@@ -160,6 +160,12 @@ class AsyncClusterTransport:
 
 
 AsyncTransport = AsyncServerTransport | AsyncClusterTransport
+
+
+async def _close(client: Any) -> None:
+    """redis-py would leave all connections open after a node failed, until it has read the slots anew."""
+    client._initialize = False
+    await client.aclose()
 
 
 async def _looked(client: Any) -> None:
