@@ -158,10 +158,9 @@ class RuleFile(Unique):
         work = threading.Thread(target=_watch, args=of_it, name="batchlimit-rule-file", daemon=True)
         try:
             work.start()
+            self._thread = work
         except RuntimeError as error:  # the next follower tries anew
             self._refuse(error)
-            return
-        self._thread = work
 
     def _look(self) -> bool:
         if not self._is_told:  # the process was forked in between
@@ -173,6 +172,8 @@ class RuleFile(Unique):
             self.problem = ""
             return False
         said = self._understood(data)
+        if (said.limits.revision or 0) < (last := self.limits.revision or 0):
+            raise RulesError(f"revision: raise it to {last} at least, which keys in use obey", source=self._path)
         with self._lock:
             followers = self._living
             for each in followers:
@@ -199,8 +200,7 @@ class RuleFile(Unique):
 
     def _read(self) -> tuple[_Seen, bytes]:
         with opened(self._path) as file:
-            found = os.fstat(file.fileno())
-            return _seen(found), file.read()
+            return _seen(os.fstat(file.fileno())), file.read()
 
     def _understood(self, data: bytes) -> FileContents:
         loader = Loader(decoded(data, self._path), format_of(self._path), self._path, self._functions)

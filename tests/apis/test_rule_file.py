@@ -192,6 +192,20 @@ def test_a_file_says_mode_and_failure_policy_of_its_names(api: Api, clock: Clock
     stage.limiter.close()
 
 
+def test_a_file_that_falls_back_to_a_lower_revision_is_refused_and_says_so(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert stage.says("revision = 5\n" + FIRST)
+    caplog.clear()
+    for older in ("revision = 3\n" + SECOND, SECOND):
+        assert not stage.says(older)
+        assert "revision: raise it to 5 at least, which keys in use obey" in stage.file.problem
+    assert stage.file.problem in caplog.text
+    assert "is obeyed from now on" not in caplog.text
+    assert (stage.limit(), stage.file.failures) == (100, 1)
+    assert stage.says("revision = 5\n" + SECOND)
+
+
 def test_of_two_files_the_one_of_the_higher_revision_counts(api: Api, clock: Clock, tmp_path: Path) -> None:
     new, old, store = tmp_path / "new.toml", tmp_path / "old.toml", MemoryStore(clock)
     put(new, "revision = 2\n" + SECOND)
