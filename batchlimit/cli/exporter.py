@@ -48,11 +48,12 @@ def exporter(
         if once:
             sys.stdout.write(generate_latest(registry).decode())
             return
+        place = f"[{host}]" if ":" in host else host
         try:
             server, thread = start_http_server(port, host, registry)
         except OSError as error:
-            raise ValueError(f"cannot listen at {host}:{port}: {error.strerror}") from error
-        say(f"batchlimit exporter: http://{host}:{server.server_port}/metrics")
+            raise ValueError(f"cannot listen at {place}:{port}: {error.strerror}") from error
+        say(f"batchlimit exporter: http://{place}:{server.server_port}/metrics")
         try:
             thread.join()
         except KeyboardInterrupt:
@@ -122,8 +123,7 @@ class FleetCollector:
         for key, watched in self._watched.items():
             if key not in self._patterns:
                 fields, now = self._admin.store.rules.bucket(stored(key))
-                sample = sampled(key, [fields.get(name) for name in FIELDS], now)
-                watched.learn([] if sample is None else [sample])
+                watched.learn(filter(None, [sampled(key, [fields.get(name) for name in FIELDS], now)]))
         if not self._patterns:
             return
         self._sampler = self._sampler or Sampler(self._admin.store, self._prefix, self._budget)

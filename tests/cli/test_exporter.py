@@ -102,6 +102,11 @@ def test_a_port_that_is_taken_is_told_in_a_line(run: Run) -> None:
     assert (done.exit_code, f"cannot listen at 127.0.0.1:{port}" in done.stderr) == (2, True)
 
 
+def test_an_address_of_ipv6_stands_in_brackets(run: Run) -> None:
+    done = run("exporter", "--host", "2001:db8::1", "--port", "9000")  # of nobody
+    assert (done.exit_code, "cannot listen at [2001:db8::1]:9000" in done.stderr) == (2, True)
+
+
 def test_the_page_has_every_metric(run: Run) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`batchlimit_fleet_(\w+)`", page))
