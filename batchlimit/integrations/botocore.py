@@ -15,7 +15,8 @@ with needed(__name__, "botocore"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, TransportTerms, Unsent, Upstream, content, outgoing_to
+from batchlimit.integrations.told import content
+from batchlimit.integrations.upstream import Library, TransportTerms, Unsent, Upstream, outgoing_to
 
 if TYPE_CHECKING:
     from batchlimit.integrations.outgoing_permit import OutgoingPermit

@@ -1,6 +1,5 @@
 """Adapters for niquests that limit what a session sends."""
 
-import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ with needed(__name__, "niquests"):
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run
+from batchlimit.integrations.told import read_body
 from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, answer_of, outgoing
 
 if TYPE_CHECKING:
@@ -112,38 +112,8 @@ def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
     return bool(response.lazy)
 
 
-class _Cut(io.BytesIO):
-    """The part of a body that was read, and the error that ended it."""
-
-    def __init__(self, sent: bytes, error: Exception) -> None:
-        super().__init__(sent)
-        self._error = error
-
-    def read(self, size: int | None = None, /) -> bytes:
-        """Return the next part (-1: all that came); None, all of it, or what comes after that, is the error."""
-        if size is None or not (found := super().read(size)):
-            raise self._error
-        return found
-
-
 def _body(response: Response) -> Steps[bytes]:
-    """Read the body of a response, decoded. A later reader gets the same bytes, and the same error."""
-    parts, raw = list[bytes](), response.raw
-    try:
-        while part := (yield raw.read1(-1, decode_content=False)):
-            parts.append(part)
-    except Exception as error:
-        response.raw = _again(raw, _Cut(b"".join(parts), error))
-        raise
-    response.raw = _again(raw, io.BytesIO(b"".join(parts)))
-    decoded: bytes = yield _again(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
-    return decoded
-
-
-def _again(raw: Any, body: io.BytesIO) -> Any:
-    return type(raw)(
-        body, raw.headers, raw.status, raw.version, raw.reason, preload_content=False, enforce_content_length=False
-    )
+    return read_body(response, partial(response.raw.read1, -1, decode_content=False))
 
 
 def _hold(response: Response, permit: "OutgoingPermit") -> None:

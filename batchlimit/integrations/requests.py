@@ -13,7 +13,8 @@ with needed(__name__, "requests"):
 
 from batchlimit import RateLimiter
 from batchlimit.base.steps import run
-from batchlimit.integrations.upstream import Library, LimitedSender, answer_of, content, outgoing_to
+from batchlimit.integrations.told import content
+from batchlimit.integrations.upstream import Library, LimitedSender, answer_of, outgoing_to
 
 __all__ = ["LimitedAdapter"]
 

@@ -1,17 +1,21 @@
 """What responses of upstreams say of their limits: how many calls or tokens are left, until when, when to come back.
 
-It reads header fields and bodies, and no clock. What is missing, damaged or cannot be meant is left out.
+It reads header fields and bodies, and no clock. What is missing, damaged or cannot be meant is left out. What it reads
+of a response its caller can read again.
 """
 
+import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
+
+from batchlimit.base.steps import Steps, run
 
 _DIGITS = re.compile(r"[0-9]{1,300}(\.[0-9]+)?", re.ASCII).fullmatch
 _LENGTHS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -244,3 +248,45 @@ def _at(said: Any, *names: str) -> Any:
     for name in names:
         said = said.get(name) if isinstance(said, dict) else None
     return said
+
+
+class _Cut(io.BytesIO):
+    """The part of a body that was read, and the error that ended it."""
+
+    def __init__(self, sent: bytes, error: Exception) -> None:
+        super().__init__(sent)
+        self._error = error
+
+    def read(self, size: int | None = None, /) -> bytes:
+        """Return the next part (-1: all that came); None, all of it, or what comes after that, is the error."""
+        if size is None or not (found := super().read(size)):
+            raise self._error
+        return found
+
+
+def read_body(response: Any, part: Callable[[], Any]) -> Steps[bytes]:
+    """Read a body of an urllib3 part by part, and decode it. A later reader gets the same bytes, and the same error."""
+    parts, raw = list[bytes](), response.raw
+    try:
+        while sent := (yield part()):
+            parts.append(sent)
+    except Exception as error:
+        response.raw = _anew(raw, _Cut(b"".join(parts), error))
+        raise
+    response.raw = _anew(raw, io.BytesIO(b"".join(parts)))
+    decoded: bytes = yield _anew(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
+    return decoded
+
+
+def content(response: Any) -> bytes:
+    """Do so in a thread, unless it was read already."""
+    part = partial(next, response.raw.stream(2**16, decode_content=False), b"")
+    return response._content or run(read_body(response, part))  # noqa: SLF001
+
+
+def _anew(raw: Any, body: io.BytesIO) -> Any:
+    return type(raw)(
+        body, raw.headers, raw.status, raw.version, reason=raw.reason, preload_content=False,
+        decode_content=raw.decode_content, enforce_content_length=False,
+        original_response=raw._original_response,  # noqa: SLF001  it has the cookies
+    )  # fmt: skip

@@ -266,26 +266,6 @@ def again(parts: list[bytes], error: Exception) -> Iterator[bytes]:
     raise error
 
 
-def content(response: Any) -> bytes:
-    """Read the body of a response whose `raw` is urllib3's. A later reader gets the same bytes, and the same error."""
-    raw, parts = response.raw, list[bytes]()
-    stream = raw.stream
-
-    def noted(*args: Any, **options: Any) -> Iterator[bytes]:
-        for part in stream(*args, **options):
-            parts.append(part)
-            yield part
-
-    raw.stream = noted
-    try:
-        read: bytes = response.content
-    except Exception as error:
-        found = error
-        raw.stream = lambda *_, **__: again(parts, found)
-        raise
-    return read
-
-
 class LimitedSender(Generic[L]):
     """What an adapter of a session takes beside the options of its library."""
 

@@ -134,6 +134,16 @@ def test_a_refusal_whose_body_says_when_to_come_back_is_passed_on(make: Make, se
     assert 30 < client.retry_after() <= 34.1
 
 
+@pytest.mark.parametrize("make", [Requests, Niquests], indirect=True, ids=["requests", "niquests"])
+def test_a_refusal_whose_body_was_read_is_streamed_raw_and_sets_cookies(make: Make, server: Upstream) -> None:
+    packed = gzip.compress(RETRY_INFO)
+    headers = REFUSED_BY_BODY.headers | {"content-encoding": "gzip", "set-cookie": "seen=yes"}
+    server.answers(Said(429, headers, [packed[:9], packed[9:]]))
+    client: Any = make(wait=0, observe=True)
+    raw = client.client.get(server.url, stream=True).raw
+    assert (raw.read(5) + raw.read(), dict(client.client.cookies)) == (packed, {"seen": "yes"})
+
+
 @pytest.mark.parametrize("said", UNREADABLE)
 def test_a_refusal_with_an_unreadable_body_pauses_all_the_same(make: Make, server: Upstream, said: Said) -> None:
     server.answers(said, said)
