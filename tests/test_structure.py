@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_991,
+    "lines": 47_937,
     "functions": 3_484,
-    "files": 307,
+    "files": 305,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
 }

@@ -1,25 +1,30 @@
 """AsyncRateLimiter: the rate limiter for the tasks of one event loop."""
 
+import asyncio
 from functools import partial
 from threading import get_ident
 from typing import overload
 
 import redis.asyncio
 
+from batchlimit.aio import store_calls
 from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
+from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
-from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import Costs, check_key, check_priority
+from batchlimit.keyspace.key_spend import Settled
+from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.estimate import OnError, estimated, fitting
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -89,7 +94,6 @@ class AsyncRateLimiter(
         self._registry = registry
         self._entries = registry.entries
         self._clock = registry.clock
-        self._slow_path = AsyncSlowPath(registry)
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         # `FreeTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task
@@ -99,7 +103,7 @@ class AsyncRateLimiter(
             try:
                 entry = self._entries[key]
             except (KeyError, TypeError):
-                return Pending(self._slow_path.try_acquire(key, cost))
+                return Pending(self._try(key, cost))
             leased = entry.tokens
             if cost is ONE:
                 for before in leased.lock_free:
@@ -116,20 +120,24 @@ class AsyncRateLimiter(
                 return registry.no
             if entry.take(cost) != NO_WAIT:
                 return registry.yes
-            return Pending(self._slow_path.try_at(entry, key, cost))
-        return Pending(self._slow_path.try_acquire(key, cost))
+            return Pending(self._try_at(entry, key, cost))
+        return Pending(self._try(key, cost))
 
     async def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
-        await self._slow_path.acquire(key, cost, timeout, priority)
+        if priority is not ONE:
+            check_priority(priority)
+        await self._acquire(key, cost, deadline(timeout, self._clock()), priority)
 
     def decide(self, key: str, cost: int = 1) -> Answer[Decision]:
-        return Pending(self._slow_path.decide(key, cost))
+        return Pending(self._decide(key, cost))
 
     def peek(self, key: str) -> Answer[Decision]:
-        return Pending(self._slow_path.peek(key))
+        return Pending(drive(asking.peek(self._registry, key)))
 
     async def refund(self, key: str, cost: int = 1) -> None:
-        await self._slow_path.refund(key, cost)
+        entry = self._registry.entry(key)
+        check_cost(cost, entry.reservoir.state.most, key)
+        await store_calls.arrived(key, store_calls.refund(entry, cost))
 
     async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
         await drive(asking.pause(self._registry, key, seconds, why))
@@ -156,7 +164,7 @@ class AsyncRateLimiter(
     ) -> AsyncReservation | AsyncJointReservation:
         costs = estimated(key, cost, on_error)
         made = AsyncJointReservation if cost is None else AsyncReservation
-        return made(costs, on_error, self._slow_path.adjust, self._reserve(costs, timeout, priority))
+        return made(costs, on_error, self._adjust, self._reserve(costs, timeout, priority))
 
     def bucket(self, key: str) -> AsyncKeyHandle:
         check_key(key)
@@ -170,9 +178,9 @@ class AsyncRateLimiter(
         until = deadline(timeout, self._clock())
         if costs.__class__ is dict and len(costs) == 1:  # it need not hold one key's tokens for another's
             ((key, cost),) = costs.items()
-            await self._slow_path.acquire(key, cost, timeout, priority)
+            await self._acquire(key, cost, until, priority)
             return
-        told = await self._slow_path.spend_cold(costs)
+        told = await self._registry.spends.all(costs)
         if told is None or not all(told.values()):
             await drive(AsyncAcquireAll(costs, self._registry, priority).acquire(until))
 
@@ -182,8 +190,8 @@ class AsyncRateLimiter(
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
-            return {key: await self._slow_path.decide(key, cost)}
-        if (known := await self._slow_path.spend_cold(costs)) is not None:
+            return {key: await self._decide(key, cost)}
+        if (known := await self._registry.spends.all(costs)) is not None:
             return known
         return await drive(AsyncAcquireAll(costs, self._registry).decide())
 
@@ -201,3 +209,84 @@ class AsyncRateLimiter(
         """Charge all keys, or none."""
         with fitting(self._registry, costs):
             await self.acquire_all(costs, timeout=timeout, priority=priority)
+
+    async def _acquire(self, key: str, cost: int, until: float, priority: int) -> None:
+        """Wait until a call is admitted; RateLimited if that cannot be in time."""
+        result = await self._admit(key, cost, until, priority)
+        if isinstance(result, AdmissionResult) and not result.admitted:
+            raise result.refusal(key, self._clock())
+
+    async def _decide(self, key: str, cost: int) -> Decision:
+        """Admit a call or not, without waiting for tokens; StoreUnavailable if the store is away."""
+        return (await self._admit(key, cost, NO_WAIT)).decision(self._clock())
+
+    async def _try(self, key: str, cost: int) -> bool:
+        """Admit a call or not, without waiting for tokens; False also if the store is away."""
+        try:
+            return (await self._admit(key, cost, NO_WAIT)).admitted
+        except StoreUnavailable:
+            return False
+
+    async def _try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """Do the same for a cost above 0 at a known key entry, unless it has retired, or is another loop's, by now."""
+        state = entry.reservoir.state
+        if state.is_retired or cost > state.largest_cost or asyncio.get_running_loop() is not self._registry.loop:
+            return await self._try(key, cost)
+        try:
+            result = await self._admit_at(entry, cost, NO_WAIT)
+        except StoreUnavailable:
+            return False
+        return await self._try(key, cost) if result is None else result.admitted
+
+    def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | Exception] | None":
+        """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
+        self._registry.check_open()
+        if tokens < 0:
+            return store_calls.refund(self._registry.entry(key), -tokens)
+        if tokens > 0:
+            entry = self._registry.entry(key)
+            entry.locked(lambda: entry.reservoir.lifecycle.debit(tokens, self._clock()))
+        return None
+
+    async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
+        """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
+        registry = self._registry
+        while True:
+            registry.settle_in()
+            if (key.__class__ is not str or key not in registry.entries) and (
+                spent := await registry.spends.one(key, cost, until, priority)
+            ) is not None:
+                return spent
+            entry = registry.entry(key)
+            check_cost(cost, entry.reservoir.state.most, key)
+            if (
+                not entry.reservoir.state.is_retired
+                and (result := await self._admit_at(entry, cost, until, priority)) is not None
+            ):
+                return result
+            registry.live_entry(key)
+
+    async def _admit_at(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
+        """Admit or refuse a call at this key entry; None: it has retired."""
+        if (before := entry.take(cost)) != NO_WAIT:
+            return AdmissionResult.hit(before, entry.reservoir.forecast)
+        if entry.refill_gate.admits(cost):
+            if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
+                return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
+            if entry.reservoir.state.is_retired:
+                return None
+        return await entry.join(cost, until, prompt=True, priority=priority).result()
+
+    async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
+        """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""
+        patience = entry.refill_gate.patience
+        last = self._clock() + patience  # no caller begins to wait later than that: in the queue each has its turn
+        if until != NO_WAIT:
+            last = min(last, until - patience)
+        while entry.refill_gate.admits(cost) and self._clock() <= last:
+            await entry.refill_gate.turn(cost)
+            if entry.reservoir.state.is_retired:
+                return NO_WAIT
+            if (before := entry.take(cost)) != NO_WAIT:
+                return before
+        return NO_WAIT

@@ -71,7 +71,19 @@ class Spends:
             return spend
         return await self._in_vain(spend, outcome, until, priority, joins=True)
 
-    async def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
+    async def all(self, costs: Any) -> dict[str, Decision] | None:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+        registry, told = self._registry, None
+        registry.settle_in()  # first: the keys in use may be those of another loop
+        if (charged := registry.memory.charge_hot(costs)) is None:
+            return None
+        try:
+            told = await self.cold(charged.cold)
+        finally:
+            settled = registry.memory.settle(charged, told, registry.refund_all)
+        return settled
+
+    async def cold(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
         if self._registry.closed or not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import deadline
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.template import TemplateLimit, is_coroutine_function, the_function
 from batchlimit.reservoir.estimate import OnError
@@ -112,9 +113,7 @@ class Limit(TemplateLimit):
         """
         function = the_function(given, named)
         if is_coroutine_function(function):
-            return self._awaiting(
-                function, lambda key, cost: self._limiter._slow_path.acquire_in_loop(key, cost, self._timeout, 1)
-            )
+            return self._awaiting(function, self._acquire_in_loop)
         charged = self._template.of(function)
 
         @functools.wraps(function)
@@ -124,6 +123,9 @@ class Limit(TemplateLimit):
             return function(*args, **kwargs)
 
         return limited
+
+    async def _acquire_in_loop(self, key: str, cost: int) -> None:
+        await self._limiter._acquire_in_loop(key, cost, deadline(self._timeout, self._limiter._clock()), 1)
 
     def __enter__(self) -> None:
         key, cost = self._template.alone()

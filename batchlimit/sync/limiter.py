@@ -1,27 +1,35 @@
 """RateLimiter: the rate limiter for threads."""
 
+from os import getpid
 from typing import overload
 
 import redis
 
+from batchlimit.base import forks
+from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.steps import run
 from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.quota.key import Costs, check_key, check_priority
+from batchlimit.keyspace.key_spend import Settled
+from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.estimate import OnError, estimated, fitting
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
+from batchlimit.sync import store_calls
 from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.handles import KeyHandle, Limit
+from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
 from batchlimit.sync.reservation import JointReservation, Reservation
-from batchlimit.sync.slow_path import SlowPath
+from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
 
 
 def _store_of(store: object, prefix: str) -> Store | TypeError:
@@ -84,7 +92,6 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         self._registry = registry
         self._entries = registry.entries
         self._clock = registry.clock
-        self._slow_path = SlowPath(registry)
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         # `FreeTokens.take` and `Admission.deny` flattened: a method call would cost as much as the rest of a hit.
@@ -92,7 +99,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         try:
             entry = self._entries[key]
         except (KeyError, TypeError):
-            return self._slow_path.try_acquire(key, cost)
+            return self._try(key, cost)
         leased = entry.tokens
         if cost is ONE:
             for before in leased.lock_free:
@@ -116,19 +123,23 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
                 return True
             if before != NO_WAIT:
                 entry.took_late(cost)
-        return self._slow_path.try_at(entry, key, cost)
+        return self._try_at(entry, key, cost)
 
     def acquire(self, key: str, cost: int = 1, *, timeout: float | None = None, priority: int = 1) -> None:
-        self._slow_path.acquire(key, cost, timeout, priority)
+        if priority is not ONE:
+            check_priority(priority)
+        self._acquire(key, cost, deadline(timeout, self._clock()), priority)
 
     def decide(self, key: str, cost: int = 1) -> Decision:
-        return self._slow_path.decide(key, cost)
+        return self._admit(key, cost, NO_WAIT).decision(self._clock())
 
     def peek(self, key: str) -> Decision:
-        return self._slow_path.peek(key)
+        return run(asking.peek(self._registry, key))
 
     def refund(self, key: str, cost: int = 1) -> None:
-        self._slow_path.refund(key, cost)
+        check_cost(cost, self._registry.entry(key).reservoir.state.most, key)
+        warn_in_loop()
+        self._adjust(key, -cost)
 
     def pause(self, key: str, seconds: float, *, why: str = "") -> None:
         run(asking.pause(self._registry, key, seconds, why))
@@ -156,7 +167,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         costs = estimated(key, cost, on_error)
         with fitting(self._registry, costs):
             self.acquire_all(costs, timeout=timeout, priority=priority)
-        return (JointReservation if cost is None else Reservation)(costs, on_error, self._slow_path.adjust)
+        return (JointReservation if cost is None else Reservation)(costs, on_error, self._adjust)
 
     def bucket(self, key: str) -> KeyHandle:
         check_key(key)
@@ -170,9 +181,9 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         until = deadline(timeout, self._clock())
         if costs.__class__ is dict and len(costs) == 1:  # it need not hold one key's tokens for another's
             ((key, cost),) = costs.items()
-            self._slow_path.acquire(key, cost, timeout, priority)
+            self._acquire(key, cost, until, priority)
             return
-        told = self._slow_path.spend_cold(costs)
+        told = self._registry.spends.all(costs)
         if told is None or not all(told.values()):
             run(AcquireAll(costs, self._registry, priority).acquire(until))
 
@@ -181,8 +192,8 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             return known
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
-            return {key: self._slow_path.decide(key, cost)}
-        if (known := self._slow_path.spend_cold(costs)) is not None:
+            return {key: self._admit(key, cost, NO_WAIT).decision(self._clock())}
+        if (known := self._registry.spends.all(costs)) is not None:
             return known
         return run(AcquireAll(costs, self._registry).decide())
 
@@ -194,3 +205,89 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
 
     def close(self) -> None:
         self._registry.close()
+
+    def _acquire(self, key: str, cost: int, until: float, priority: int) -> None:
+        """Wait until a call is admitted; RateLimited if that cannot be in time."""
+        result = self._admit(key, cost, until, priority)
+        if isinstance(result, AdmissionResult) and not result.admitted:
+            raise result.refusal(key, self._clock())
+
+    async def _acquire_in_loop(self, key: str, cost: int, until: float, priority: int) -> None:
+        """Do the same in a coroutine, and do not block its event loop."""
+        result = None
+        while result is None:
+            entry = self._registry.live_entry(key)
+            check_cost(cost, entry.reservoir.state.most, key)
+            if entry.take(cost) != NO_WAIT:
+                return
+            result = await WaitingCoroutine(entry, cost, until, priority).awaited()
+        if not result.admitted:
+            raise result.refusal(key, self._clock())
+
+    def _try(self, key: str, cost: int) -> bool:
+        """Admit a call or not, without waiting for tokens; False also if the store is away."""
+        try:
+            return self._admit(key, cost, NO_WAIT).admitted
+        except StoreUnavailable:
+            return False
+
+    def _try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """Do the same at a known key entry, by the first of its rules that decides."""
+        is_bad = cost.__class__ is not int or not 0 < cost <= entry.reservoir.state.largest_cost
+        if is_bad or getpid() != forks.process:
+            return self._try(key, cost)
+        reservoir, now = entry.reservoir, self._clock()
+        if reservoir.state.is_short(now):
+            if now < entry.tokens.denied_until:
+                entry.tokens.refused += cost
+                return False
+            if reservoir.forecast.denies(cost, now) and entry.locked(lambda: reservoir.admission.deny(cost, now)):
+                return False
+        if entry.tokens.available and entry.take(cost) != NO_WAIT:  # pending tokens are none: those a miss finds
+            return True
+        if (gate := entry.refill_gate) is not None:
+            warn_in_loop()
+            if gate.acquire(timeout=entry.store.brief):
+                try:
+                    return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
+                finally:
+                    gate.release()
+            # The store is away, or the thread inside was interrupted and never leaves.
+            entry.refill_gate = None if entry.refill_gate is gate else entry.refill_gate
+        return self._try_store(entry, key, cost)
+
+    def _adjust(self, key: str, tokens: int) -> None:
+        """Charge tokens that were used already, or refund them where they are less than 0."""
+        while tokens < 0 and not store_calls.refund(self._registry.live_entry(key), -tokens):
+            pass  # it had just retired
+        while tokens > 0 and not store_calls.debit(self._registry.live_entry(key), tokens):
+            pass  # it had just retired
+
+    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
+        """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
+        registry = self._registry
+        if getpid() != forks.process:
+            forks.begin_anew()
+        while True:
+            is_in_use = key.__class__ is str and key in registry.entries
+            if not is_in_use and (answer := registry.spends.one(key, cost, until, priority)) is not None:
+                return answer
+            entry = registry.live_entry(key)
+            check_cost(cost, entry.reservoir.state.most, key)
+            if (before := entry.take(cost)) != NO_WAIT:
+                return AdmissionResult.hit(before, entry.reservoir.forecast)
+            if (result := self._wait(entry, cost, until, priority)) is not None:
+                return result
+
+    def _try_store(self, entry: KeyEntry, key: str, cost: int) -> bool:
+        """Admit by what the store grants."""
+        try:
+            result = self._wait(entry, cost, NO_WAIT)
+        except StoreUnavailable:
+            return False
+        return self._try(key, cost) if result is None else result.admitted
+
+    def _wait(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
+        """Wait in the queue of a key, as first in it by asking the store; None: the key entry has retired."""
+        check_recursion_depth()
+        return WaitingThread(entry, cost, until, priority=priority).wait()

@@ -9,8 +9,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from os import getpid
+from typing import TYPE_CHECKING, Any
 
+from batchlimit.base import forks
 from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
 from batchlimit.base.decision import Decision
 from batchlimit.base.waiting import NO_WAIT
@@ -99,7 +101,20 @@ class Spends:
             return spend
         return self._in_vain(spend, place.outcome, until, priority, joins=True)
 
-    def all(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
+    def all(self, costs: Any) -> dict[str, Decision] | None:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+        registry, told = self._registry, None
+        if getpid() != forks.process:
+            forks.begin_anew()  # which makes other spends
+        if (charged := registry.memory.charge_hot(costs)) is None:
+            return None
+        try:
+            told = registry.spends.cold(charged.cold)
+        finally:
+            settled = registry.memory.settle(charged, told, registry.refund_all)
+        return settled
+
+    def cold(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
         if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None

@@ -52,6 +52,11 @@ def refund(entry: KeyEntry, cost: int) -> bool:
     return is_live
 
 
+def debit(entry: KeyEntry, tokens: int) -> bool:
+    """Charge tokens that were used and not admitted. False: the key entry has retired."""
+    return entry.locked(lambda: entry.reservoir.lifecycle.debit(tokens, entry.clock()))
+
+
 def hold(entry: KeyEntry, seconds: float) -> bool:
     """Let go of what is leased, and ask for nothing meanwhile; False: the key entry has retired."""
     waiter = Waiter(0, NO_WAIT, Event())

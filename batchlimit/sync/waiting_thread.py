@@ -1,13 +1,14 @@
 """A caller in the queue of a key: one thread, or one coroutine, which does not block its event loop."""
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from batchlimit.base.blocking import AMID, warn_in_loop
 from batchlimit.base.forks import beginnings
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync import key_entry
@@ -17,8 +18,8 @@ from batchlimit.sync.key_entry import AWAKE, KeyEntry
 class WaitingThread:
     """A caller: its waiter, and what its thread does until there is a verdict.
 
-    If anything is raised, even a KeyboardInterrupt, `leave` ends whatever was begun for the caller. A tentative caller
-    is confirmed, or leaves, after its verdict.
+    If anything is raised, even a KeyboardInterrupt, whatever was begun for the caller has ended. A tentative caller is
+    confirmed, or leaves, after its verdict.
     """
 
     __slots__ = ("_asked", "_event", "_result", "_since", "entry", "waited", "waiter")
@@ -36,7 +37,7 @@ class WaitingThread:
     def wait(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict; raises what went wrong. None: the key entry has retired."""
         warn_in_loop()
-        return self.result(self.entry.locked(self._join))
+        return self._ended(self._join)
 
     def join_first(self) -> Step | None:
         """Join the queue if nobody is in it or asks the store, and return the first step; None: it did not join.
@@ -60,16 +61,27 @@ class WaitingThread:
         self.waited = self._asked = True
         return self.entry.reservoir.adopt(self.waiter, fetch)
 
-    def result(self, step: Step | None = None) -> AdmissionResult | None:
-        """Wait for the verdict of a caller that is in the queue; as `wait`. The first `step` may be known."""
-        for _ in self._settle(step):  # done by now, where a coroutine awaits it
-            pass
+    def result(self) -> AdmissionResult | None:
+        """Wait for the verdict of a caller that is in the queue; as `wait`."""
+        return self._ended(self._look)
+
+    def _ended(self, look: Callable[[], Step]) -> AdmissionResult | None:
+        try:
+            for _ in self._settle(look):  # done by now, where a coroutine awaits it
+                pass
+        except StoreUnavailable:
+            self.leave()
+            raise
+        except BaseException:  # a KeyboardInterrupt may come anywhere: what was begun for this caller is ended here
+            self.entry.finish(self.leave)
+            self.leave()
+            raise
         return self._result
 
-    def _settle(self, step: Step | None) -> Iterator[Any]:
-        """Go on until there is a result; raises what went wrong."""
+    def _settle(self, look: Callable[[], Step]) -> Iterator[Any]:
+        """Go on until there is a result; raises what went wrong. The first `look` may join the queue."""
         try:
-            verdict = yield from self._verdict(step)
+            verdict = yield from self._verdict(look)
         finally:
             if self.waited and self._since != NO_WAIT:
                 self.entry.reservoir.state.waits.add(self.entry.clock() - self._since)
@@ -91,14 +103,14 @@ class WaitingThread:
             self._event.over()
         self.entry.locked(lambda: self.entry.reservoir.leave(self.waiter, self.entry.clock()))
 
-    def _verdict(self, step: Step | None) -> Generator[Any, None, Verdict]:
-        """Do one step after the other, the first of which may be known, until there is a verdict."""
+    def _verdict(self, look: Callable[[], Step]) -> Generator[Any, None, Verdict]:
+        """Do one step after the other until there is a verdict."""
         while True:
             # A grant has served it, and it needs no step; but a server that was interrupted leaves it in the queue.
             asked, self._asked = self._asked, False
             if asked and isinstance(self.waiter.verdict, Admit) and self.entry.clock() < self.waiter.verdict.before:
                 return self.waiter.verdict
-            match step or self.entry.locked(self._look):
+            match self.entry.locked(look):
                 case Admit(before) as verdict:
                     if self.entry.clock() < before:
                         return verdict
@@ -109,7 +121,7 @@ class WaitingThread:
                 case Fetch() as fetch:
                     self.waited = self._asked = True
                     yield self._fetch(fetch)
-            step = None
+            look = self._look
 
     def _join(self) -> Step:
         """Requires the lock."""
@@ -151,7 +163,7 @@ class WaitingCoroutine(WaitingThread):
     async def awaited(self) -> AdmissionResult | None:
         """Join the queue and wait for the verdict, as `wait`; then spend what was given."""
         try:
-            for step in self._settle(self.entry.locked(self._join)):
+            for step in self._settle(self._join):
                 await step
             self.confirm()
         except BaseException:

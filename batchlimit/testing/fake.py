@@ -1,22 +1,24 @@
 """fake_limiter and fake_async_limiter: limiters that follow a script, for tests of what calls them."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+import math
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
+from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.limiter import AsyncRateLimiter
-from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.base.decision import Decision
 from batchlimit.base.patterns import by_name
 from batchlimit.base.waiting import patience
 from batchlimit.errors import RateLimited, StoreUnavailable
 from batchlimit.quota.key import check_cost, check_costs, check_key, check_priority
 from batchlimit.quota.lookup import QuotaSource, quota_rule
+from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.statistics import decision
+from batchlimit.reservoir.waiter import Admit, Refuse
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.limiter import RateLimiter
-from batchlimit.sync.slow_path import SlowPath
 
-T = TypeVar("T")
 _LATER = 60.0
 
 
@@ -88,16 +90,11 @@ class Script:
             raise StoreUnavailable(f"the store is down for {key!r}: its script says so", key=key, code="REFUSED")
         return decision(quota, 0, fate[0], "denied")
 
-    def _acquire(self, key: str, cost: int, timeout: float | None, priority: int = 1) -> None:
-        """Note a call; RateLimited if it is refused."""
-        self._acquire_all({check_key(key): cost}, timeout, priority)
-
-    def _try_acquire(self, key: str, cost: int) -> bool:
-        """Note a call; whether it is admitted."""
-        try:
-            return self._ask(key, cost).allowed
-        except StoreUnavailable:
-            return False
+    def _admit(self, key: str, cost: int, until: float) -> AdmissionResult:
+        """Note a call that waits until then, by a clock that stands at 0; raises StoreUnavailable."""
+        told = self._ask(key, cost, max(0.0, until))
+        forecast: Any = SimpleNamespace(told=lambda *_: told)
+        return AdmissionResult(Admit(math.inf) if told else Refuse(told.retry_after), False, False, forecast)
 
     def _decide_all(self, costs: object, seconds: float = 0.0) -> dict[str, Decision]:
         """Note a call for several keys; the decisions, or that on the key that is refused."""
@@ -118,24 +115,6 @@ class Script:
         (self.refunds if tokens < 0 else self.calls).append((key, abs(tokens)))
 
 
-def _path(kind: Any, script: Script, tell: Callable[[Any], Any]) -> Any:
-    """Return the slow path of a fake limiter: every call comes there, for it has no key in memory."""
-    path = kind.__new__(kind)
-    path.acquire, path.try_acquire = tell(script._acquire), tell(script._try_acquire)
-    path.decide, path.peek = tell(script._ask), tell(lambda key: script._look(key, 1))
-    path.spend_cold = tell(script._decide_all)
-    path.adjust, path.refund = script._adjust, tell(lambda key, cost: script._adjust(key, -cost))
-    path.acquire_in_loop = _awaited(script._acquire)
-    return path
-
-
-def _awaited(decide: Callable[..., T]) -> Callable[..., Awaitable[T]]:
-    async def call(*arguments: Any) -> T:
-        return decide(*arguments)
-
-    return call
-
-
 class FakeLimiter(RateLimiter):
     """A RateLimiter that does as its `script` says; `fake_limiter` makes it.
 
@@ -148,13 +127,27 @@ class FakeLimiter(RateLimiter):
     is_fake = True
 
     def __init__(self, script: Script) -> None:
-        super().__init__(MemoryStore(), script.rule)
-        self.script = script
-        self._entries, self._slow_path = {}, _path(SlowPath, script, lambda decide: decide)
+        super().__init__(MemoryStore(), script.rule, clock=lambda: 0.0)
+        self.script, self._entries = script, {}
+        self._adjust = script._adjust  # type: ignore[method-assign]
+
+    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> AdmissionResult:
+        return self.script._admit(key, cost, until)
+
+    async def _acquire_in_loop(self, key: str, cost: int, until: float, priority: int) -> None:
+        self._acquire(key, cost, until, priority)
 
     def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
-        """See RateLimiter."""
         self.script._acquire_all(costs, timeout, priority)
+
+    def decide_all(self, costs: object) -> dict[str, Decision]:
+        return self.script._decide_all(costs)
+
+    def peek(self, key: str) -> Decision:
+        return self.script._look(key, 1)
+
+    def refund(self, key: str, cost: int = 1) -> None:
+        self.script._adjust(key, -cost)
 
 
 class AsyncFakeLimiter(AsyncRateLimiter):
@@ -169,13 +162,27 @@ class AsyncFakeLimiter(AsyncRateLimiter):
     is_fake = True
 
     def __init__(self, script: Script) -> None:
-        super().__init__(MemoryStore(), script.rule)
-        self.script = script
-        self._entries, self._slow_path = {}, _path(AsyncSlowPath, script, _awaited)
+        super().__init__(MemoryStore(), script.rule, clock=lambda: 0.0)
+        self.script, self._entries = script, {}
+        self._adjust = script._adjust  # type: ignore[method-assign]
+
+    async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> AdmissionResult:
+        return self.script._admit(key, cost, until)
 
     async def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
-        """See RateLimiter."""
         self.script._acquire_all(costs, timeout, priority)
+
+    async def decide_all(self, costs: object) -> dict[str, Decision]:
+        return self.script._decide_all(costs)
+
+    def peek(self, key: str) -> Answer[Decision]:
+        async def look() -> Decision:
+            return self.script._look(key, 1)
+
+        return Pending(look())
+
+    async def refund(self, key: str, cost: int = 1) -> None:
+        self.script._adjust(key, -cost)
 
 
 def fake_limiter(

@@ -16,7 +16,6 @@ from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.base.steps import run
 from batchlimit.base.waking import TaskEvent
 from batchlimit.bucket.messages import Grant
-from batchlimit.keyspace.key_spend import Settled
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Fetch
@@ -24,7 +23,6 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.registry import Registry
-from batchlimit.sync.slow_path import SlowPath
 from batchlimit.testing.faults import Failures
 from batchlimit.testing.virtual_time import LOOK, TURNS, LoopEvent, ThreadEvent, VirtualTime
 
@@ -111,18 +109,6 @@ class VirtualEntry(KeyEntry):
             be_patient(self.reservoir, fetch, grant)
 
         self.locked(take_in)
-
-
-class VirtualSlowPath(SlowPath):
-    """Decides one call at a time: no other thread is to move the clock past the lease of tokens on their way here."""
-
-    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
-        with self._registry.attempt:
-            return super()._admit(key, cost, until, priority)
-
-    def try_at(self, entry: KeyEntry, key: str, cost: int) -> bool:
-        with self._registry.attempt:
-            return super().try_at(entry, key, cost)
 
 
 class VirtualRegistry(Registry):

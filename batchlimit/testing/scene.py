@@ -21,7 +21,7 @@ from batchlimit.shared.engine import Engine, live_engines
 from batchlimit.shared.held_slots import Place, SlotLease
 from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.shared.renewer import CLOSED
-from batchlimit.testing.insides import VirtualRegistry, VirtualSlowPath
+from batchlimit.testing.insides import VirtualRegistry
 from batchlimit.testing.virtual_time import VirtualTime
 
 Undo = Callable[[], None]
@@ -201,8 +201,21 @@ class Scene:
             for entry in list(registry.entries.values()):
                 entry.tokens = entry.reservoir.tokens
             limiter._use(registry)
-            if isinstance(registry, VirtualRegistry):
-                limiter._slow_path = VirtualSlowPath(registry)
+            for name in ("_admit", "_try_at"):
+                vars(limiter).pop(name, None)
+                if isinstance(registry, VirtualRegistry):
+                    setattr(limiter, name, _one_at_a_time(limiter, name, registry.attempt))
+
+
+def _one_at_a_time(limiter: Any, name: str, attempt: Any) -> Callable[..., Any]:
+    """Return a method that decides one call at a time: no thread is to move the clock past the lease of its tokens."""
+    method, find = getattr(type(limiter), name), weakref.ref(limiter)
+
+    def decide(*call: Any, **options: Any) -> Any:
+        with attempt:
+            return method(find(), *call, **options)
+
+    return decide
 
 
 SCENE = Scene()

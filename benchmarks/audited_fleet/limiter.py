@@ -7,15 +7,11 @@ from typing import Any, Protocol
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
-from batchlimit.aio.registry import Registry as AsyncRegistry
-from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.keyspace.key_spend import KeySpend, Settled
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.registry import Registry
-from batchlimit.sync.slow_path import SlowPath
 
 
 class Tally(threading.local):
@@ -86,46 +82,21 @@ class AsyncLimiter(Protocol):
         ...
 
 
-class _WatchedSlowPath(SlowPath):
-    def __init__(self, registry: Registry, tally: Tally) -> None:
-        super().__init__(registry)
-        self._tally = tally
-
-    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
-        result = super()._admit(key, cost, until, priority)
-        self._tally.waited += isinstance(result, KeySpend)
-        return result
-
-    def _wait(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
-        result = super()._wait(entry, cost, until, priority)
-        self._tally.waited += result is not None and result.waited
-        return result
-
-
 class WatchedLimiter(RateLimiter):
     """A RateLimiter with a tally. Hits bypass it, so they cost the same as without."""
 
     def __init__(self, store: Store, quota: QuotaSource, **options: Any) -> None:
         super().__init__(store, quota, **options)
         self.tally = Tally()
-        self._slow_path = _WatchedSlowPath(self._registry, self.tally)
 
-
-class _AsyncWatchedSlowPath(AsyncSlowPath):
-    def __init__(self, registry: AsyncRegistry, tally: TaskTally) -> None:
-        super().__init__(registry)
-        self._tally = tally
-
-    async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
-        result = await super()._admit(key, cost, until, priority)
-        self._tally.waited += isinstance(result, KeySpend)  # what an entry settles is counted below
+    def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
+        result = super()._admit(key, cost, until, priority)
+        self.tally.waited += isinstance(result, KeySpend)
         return result
 
-    async def _admit_at(
-        self, entry: AsyncKeyEntry, cost: int, until: float, priority: int = 1
-    ) -> AdmissionResult | None:
-        result = await super()._admit_at(entry, cost, until, priority)
-        self._tally.waited += result is not None and result.waited
+    def _wait(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
+        result = super()._wait(entry, cost, until, priority)
+        self.tally.waited += result is not None and result.waited
         return result
 
 
@@ -135,4 +106,15 @@ class AsyncWatchedLimiter(AsyncRateLimiter):
     def __init__(self, store: AsyncStore | MemoryStore, quota: QuotaSource, **options: Any) -> None:
         super().__init__(store, quota, **options)
         self.tally = TaskTally()
-        self._slow_path = _AsyncWatchedSlowPath(self._registry, self.tally)
+
+    async def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:
+        result = await super()._admit(key, cost, until, priority)
+        self.tally.waited += isinstance(result, KeySpend)  # what an entry settles is counted below
+        return result
+
+    async def _admit_at(
+        self, entry: AsyncKeyEntry, cost: int, until: float, priority: int = 1
+    ) -> AdmissionResult | None:
+        result = await super()._admit_at(entry, cost, until, priority)
+        self.tally.waited += result is not None and result.waited
+        return result

@@ -77,7 +77,7 @@ class SpelledOut(World):
             entry.reservoir.tokens.refused += cost
             return False
         try:
-            return (await self.limiter._slow_path._admit(KEY, cost, NO_WAIT)).admitted
+            return (await self.limiter._admit(KEY, cost, NO_WAIT)).admitted
         except StoreUnavailable:
             return False
 

@@ -138,7 +138,7 @@ a spent token is gone with who leaves it | two keys by slot, three calls | reser
     self._requests.refunds += waiter.cost => pass
 a refused spend keeps the tokens of the leased key | one key leased, one spent | keyspace.from_memory:FromMemory.settle
     \n            self._put_back(charged.found, charged.ends)\n            return told => \n            return told
-interrupted spends keep leased tokens | one key leased, one spent, interrupted | aio.slow_path:AsyncSlowPath.spend_cold
+interrupted spends keep leased tokens | one key leased, one spent, interrupted | aio.spends:Spends.all
     settled = registry => settled = told and registry
 tokens that come back are counted as admitted | one key leased, one spent | keyspace.from_memory:FromMemory._put_back
     entry.took_late(cost) => pass

@@ -353,7 +353,7 @@ class Limiter:
         return self.keyspace.find(KEY, self.quota)
 
     def _admit(self, caller: Caller) -> None:
-        """See `SlowPath._admit`."""
+        """See `RateLimiter._admit`."""
         begun = self.keyspace.spending.begin({KEY: caller.cost})
         if begun is not None:
             caller.begun = begun
@@ -362,7 +362,7 @@ class Limiter:
             self._admit_at_entry(caller)
 
     def _admit_at_entry(self, caller: Caller) -> None:
-        """See `RateLimiter.try_acquire` and `SlowPath.try_at`."""
+        """See `RateLimiter.try_acquire` and `_try_at`."""
         entry, now = self._entry(), self.clock()
         tokens, reservoir = entry.tokens, entry.reservoir
         is_hasty = caller.deadline == NO_WAIT

@@ -17,7 +17,6 @@ from batchlimit.aio.awaitable import Pending
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import Home
 from batchlimit.aio.registry import Registry
-from batchlimit.aio.slow_path import AsyncSlowPath
 from batchlimit.aio.spends import Spends
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, SpendReply
@@ -442,7 +441,7 @@ class ManyWorld:
         self.check_end()
 
 
-let_be(Home, Registry, Spends, GuardedStore, AsyncRateLimiter, AsyncSlowPath, Turns, Line, Scene)
+let_be(Home, Registry, Spends, GuardedStore, AsyncRateLimiter, Turns, Line, Scene)
 
 
 async def _work(limiter: AsyncRateLimiter, kind: CallKind) -> bool:

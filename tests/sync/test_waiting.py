@@ -343,7 +343,7 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 
 
 RULES = [
-    *(f"sync/{each}" for each in ("limiter", "slow_path", "waiting_thread", "store_calls", "key_entry", "registry")),
+    *(f"sync/{each}" for each in ("limiter", "waiting_thread", "store_calls", "key_entry", "registry")),
     "sync/spends",
     *(f"keyspace/{each}" for each in ("kept_keys", "keyspace", "key_spend", "spending")),
     *(f"reservoir/{each}" for each in ("sizing", "wait_queue", "denial_cache", "requests", "admission", "reservoir")),
