@@ -4,6 +4,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -11,12 +12,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Partitions
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.integrations import grpc as faces
 from batchlimit.integrations.grpc import by_metadata, by_method
+from batchlimit.integrations.grpc.answer import PUSHBACK, refused_by_limiter
 from batchlimit.integrations.grpc.concurrency import _MOST
-from batchlimit.laws import Fixed
+from batchlimit.laws import Fixed, Settable
 from batchlimit.rules import Rule
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
@@ -270,3 +272,22 @@ def test_entries_come_as_a_dict(api: Any, given: Any) -> None:
 def test_an_entry_is_a_limiter_or_an_interceptor(api: Any) -> None:
     with pytest.raises(TypeError, match=r"'/a/\*' needs a \w+, an interceptor, or None"):
         api.by_method({"/a/*": api.keyed({"*": 1})})
+
+
+def test_refusals_that_say_the_same_are_made_once(api: Any) -> None:
+    law, call = Settable(2), SimpleNamespace(method="/test.Echo/unary_unary", invocation_metadata=())
+    limiter = api.limiter(law)
+    refuse = partial(awaited, api.intercept(limiter).intercept_service, _failing, call)
+    held = [awaited(limiter.acquire) for _ in range(2)]
+    first, second = refuse(), refuse()
+    law.set_limit(1)
+    assert second is first is not refuse()
+    for each in held:
+        each.success()
+
+
+@pytest.mark.parametrize("milliseconds", [0, 29, 1001])
+def test_a_refusal_tells_when_to_come_back_to_the_millisecond(milliseconds: int) -> None:
+    told = refused_by_limiter(ConcurrencyLimited("limit", milliseconds / 1000 - 1e-7, 1, 1))
+    assert told.metadata[1:] == ((PUSHBACK, str(milliseconds)),)
+    assert told.details.endswith(f"; retry after {milliseconds / 1000:.3f} s")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -112,6 +113,12 @@ class CallRefusal(NamedTuple):
     details: str
     metadata: Metadata
 
+    def tell(self, context: Any) -> None:
+        """Have a call end with this answer when its handler returns: cheaper than `abort`, and without an error."""
+        context.set_trailing_metadata(self.metadata)
+        context.set_code(self.code)
+        context.set_details(self.details)
+
     def end(self, context: Any) -> None:
         """End a call of a threaded server with this answer: its `abort` raises."""
         context.set_trailing_metadata(self.metadata)
@@ -124,9 +131,16 @@ def refused_by_limiter(error: BatchLimitError) -> CallRefusal:
         return CallRefusal(grpc.StatusCode.UNAVAILABLE, str(error), ((REASON, "lost"),))
     if not isinstance(error, ConcurrencyLimited):
         return CallRefusal(grpc.StatusCode.UNAVAILABLE, str(error), ())
+    wait = error.retry_after and math.ceil(error.retry_after * 1000) / 1000
+    return _limited(error.reason, wait, error.limit, error.in_flight, error.detail, error.key)
+
+
+@lru_cache  # in an overload many calls get the same answer
+def _limited(*told: Any) -> CallRefusal:
+    error = ConcurrencyLimited(*told)
     metadata: Metadata = ((REASON, error.reason),)
     if error.retry_after is not None:
-        metadata += ((PUSHBACK, str(math.ceil(error.retry_after * 1000))),)
+        metadata += ((PUSHBACK, str(round(error.retry_after * 1000))),)
     return CallRefusal(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), metadata)
 
 

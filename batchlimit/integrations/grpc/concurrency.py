@@ -87,10 +87,10 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
         if self._permits.is_shared:
             found = continuation(handler_call_details)
             return found and self._served(found, partial(self._permit_of, handler_call_details), may_end=True)
-        sheddable = self._permits.is_sheddable(handler_call_details)
+        asked = self._permits.options(handler_call_details)
+        sheddable = asked.get("sheddable", False)
         queued = None if self._workers is None else QueuedCall(self._workers)
         try:
-            asked = self._permits.options(handler_call_details, sheddable)
             if queued is None:
                 permit = self._permits.acquire(handler_call_details, timeout=0, **asked)
             else:
@@ -171,8 +171,7 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
         """Let a call in, or refuse it; grpcio calls this."""
         details = handler_call_details
         try:
-            asked = self._permits.options(details, self._permits.is_sheddable(details))
-            permit = await self._permits.acquire(details, **asked)
+            permit = await self._permits.acquire(details, **self._permits.options(details))
         except BatchLimitError as error:
             return serving.refusing_async(refused_by_limiter(error))
         handler = None

@@ -115,12 +115,12 @@ class CallPermits(PermitSource):
         super().__init__(kinds, limiter, partition or (lambda _: ""), key)
         if self.is_shared and sheddable is not None:
             raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
-        self._priority, self.is_sheddable = priority or (lambda _: 0), sheddable or (lambda _: False)
+        asked = ("priority", priority), ("sheddable", sheddable)
+        self._asked = [(name, function) for name, function in asked if function is not None]
 
-    def options(self, details: Any, sheddable: bool = False) -> dict[str, Any]:
-        """Return what a call asks of the limiter."""
-        options = {"operation": details.method, "priority": self._priority(details)}
-        return options if self.is_shared else options | {"sheddable": sheddable}
+    def options(self, details: Any) -> dict[str, Any]:
+        """Return what a call asks of the limiter, whose own defaults hold for the rest."""
+        return {"operation": details.method} | {name: function(details) for name, function in self._asked}
 
 
 class AsksForPermits:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from threading import Event, Lock
 from typing import Any
 
@@ -12,6 +12,8 @@ from batchlimit import BatchLimitError, LimiterClosed
 from batchlimit.concurrency import Permit
 from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_limiter
 from batchlimit.integrations.grpc.serving import Handler, function_of, streaming
+
+_CLOSED = refused_by_limiter(LimiterClosed("the server stops"))
 
 
 class QueuedCall:
@@ -55,7 +57,7 @@ class QueuedCall:
         """Return the permit; end the call if it got none. In the thread that runs the call."""
         self._known.wait()
         if self._refusal is not None or self._permit is None:
-            (self._refusal or _closed()).end(context)
+            (self._refusal or _CLOSED).end(context)
             raise RuntimeError("abort returned")  # grpcio's raises
         return self._permit
 
@@ -69,10 +71,10 @@ class QueuedCall:
         parked.experimental_thread_pool = OwnPool(self.submit)  # type: ignore[attr-defined]
         return streaming(call, parked, call.request_deserializer)
 
-    def submit(self, do: Callable[[], Any]) -> "Future[Any]":
-        """Run a job as soon as there is a place; for grpcio."""
+    def submit(self, *job_of_grpcio: Any) -> "Future[Any]":
+        """Run a job, which is a function and its arguments, as soon as there is a place; for grpcio."""
         done: Future[Any] = Future()
-        job = partial(_complete, do, done)
+        job = partial(_complete, done, *job_of_grpcio)
         with self._lock:
             if not self._known.is_set():
                 self._job = job
@@ -94,44 +96,38 @@ class QueuedCall:
         except RuntimeError:  # the pool was shut down: the server stops
             if self._permit is not None:
                 self._permit.ignore()
-            self._refusal = _closed()
+            self._refusal = _CLOSED
             job()
 
 
 class OwnPool(ThreadPoolExecutor):
     """The pool of one handler, without threads: grpcio submits a call to the ThreadPoolExecutor of its handler."""
 
-    def __init__(self, submit: Callable[[Callable[[], Any]], "Future[Any]"]) -> None:
-        self._submit = submit
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        return self._submit(partial(fn, *args, **kwargs))
+    def __init__(self, submit: Callable[..., "Future[Any]"]) -> None:
+        self.submit = submit  # type: ignore[method-assign]
 
 
-def _closed() -> CallRefusal:
-    return refused_by_limiter(LimiterClosed("the server stops"))
-
-
-def _complete(do: Callable[[], Any], done: "Future[Any]") -> None:
+def _complete(done: "Future[Any]", do: Callable[..., Any], *arguments: Any) -> None:
     try:
-        do()
+        do(*arguments)
     finally:
         done.set_result(None)
 
 
+@lru_cache
 def refusing(answer: CallRefusal) -> Handler:
     """Return a handler that refuses, for any kind of method: as its requests stream it waits for none."""
 
     def refuse(requests: object, context: grpc.ServicerContext) -> None:
-        answer.end(context)
+        answer.tell(context)
 
     refuse.experimental_thread_pool = _AT_ONCE  # type: ignore[attr-defined]
     return grpc.stream_unary_rpc_method_handler(refuse)
 
 
-def _at_once(do: Callable[[], Any]) -> "Future[Any]":
+def _at_once(do: Callable[..., Any], *arguments: Any) -> "Future[Any]":
     """Refuse a call in the very thread that asked the interceptor: that blocks nowhere and takes microseconds."""
-    do()
+    do(*arguments)
     return _DONE
 
 

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from functools import lru_cache
 from typing import Any, Self, TypeAlias
 
 import grpc
@@ -197,15 +198,12 @@ def _ended_by(permit: Any, context: Any) -> Iterator[None]:
         raise
 
 
+@lru_cache
 def refusing_async(answer: CallRefusal) -> Handler:
     """Return a handler of a server on asyncio that refuses calls of any kind: both sides stream, and are empty."""
 
-    async def refuse(requests: object, context: Any) -> AsyncIterator[None]:
-        context.set_trailing_metadata(answer.metadata)
-        context.set_code(answer.code)
-        context.set_details(answer.details)
-        return  # an error, as that of `abort`, would refer to itself by its frames
-        yield
+    async def refuse(requests: object, context: Any) -> None:
+        answer.tell(context)
 
     return grpc.stream_stream_rpc_method_handler(refuse)
 
