@@ -232,6 +232,8 @@ class StoreUnavailable(BatchLimitError):
         ('ann', 'redis://localhost:1/0', 'REFUSED')
     """
 
+    is_final = False  # whether callers with time left need not wait for the next request
+
     def __init__(self, *args: object, key: str | None = None, address: str | None = None, code: str = "OTHER") -> None:
         super().__init__(*args)
         self.key = key
@@ -241,6 +243,8 @@ class StoreUnavailable(BatchLimitError):
 
 class BucketUnavailable(StoreUnavailable):
     """The store answers, but not for this key: something else lies at its name, or its bucket lies elsewhere."""
+
+    is_final = True
 
 
 class RulesChanged(BatchLimitError):

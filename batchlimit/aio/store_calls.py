@@ -116,8 +116,6 @@ def _gave(entry: "KeyEntry", back: GiveBack, task: "asyncio.Task[int | StoreUnav
     entry.changed()
 
 
-def uncounted(error: Exception) -> BucketUnavailable:
+def uncounted(error: Exception) -> StoreUnavailable:
     """Return an error that ends the wait of all callers: the circuit breaker does not count it, so never opens."""
-    found = BucketUnavailable(*unavailable(error).args)
-    found.__cause__ = error
-    return found
+    return unavailable(error, BucketUnavailable)

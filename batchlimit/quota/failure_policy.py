@@ -111,6 +111,8 @@ class FailurePolicy:
 class CircuitOpen(StoreUnavailable):
     """The store failed several times in a row: nothing was sent. Callers may treat it as any StoreUnavailable."""
 
+    is_final = True
+
 
 CLOSED = FailurePolicy()
 UNCOUNTED = (

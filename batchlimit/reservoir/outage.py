@@ -1,7 +1,6 @@
 """What becomes of the waiters of one key when the store does not answer."""
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import DenialCache
@@ -38,8 +37,7 @@ class Outage:
         state = self._state
         if isinstance(self._error, CircuitOpen):
             state.failing_until = now + _OPEN_CIRCUIT
-        is_final = isinstance(self._error, CircuitOpen | BucketUnavailable)
-        for waiter in list(state.queue) if is_final else state.queue.hasty:
+        for waiter in list(state.queue) if getattr(self._error, "is_final", False) else state.queue.hasty:
             if waiter is not state.overdraft.waiter:
                 self._fail(waiter)
 

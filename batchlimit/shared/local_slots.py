@@ -8,8 +8,7 @@ from batchlimit.base.patterns import limits_by_name
 from batchlimit.base.setting import between, of_kind, whole
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
-from batchlimit.errors import BucketUnavailable, ConcurrencyLimited, StoreUnavailable
-from batchlimit.quota.failure_policy import CircuitOpen
+from batchlimit.errors import ConcurrencyLimited, StoreUnavailable
 from batchlimit.shared.held_slots import Claim, HeldSlots, Line, Place, SlotLease, SlotWaiter
 
 _SECOND = 1_000_000_000
@@ -212,8 +211,7 @@ class LocalSlots:
         """
         self.error = error
         self.due = min(self.due, retry)
-        is_final = isinstance(error, CircuitOpen | BucketUnavailable)
-        woken = [each for each in self._concerned() if is_final or not each.is_patient]
+        woken = [each for each in self._concerned() if error.is_final or not each.is_patient]
         for waiter in woken:
             if self.in_flight < admits:
                 self.line.unwoken[waiter] = None

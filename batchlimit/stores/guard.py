@@ -112,6 +112,7 @@ class Guard:
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
         if not self._is_stopped and self._outages.failed(part, error):  # else it tells of our end
+            error.is_final = True
             self._stands_in(part, key)
             log_unreachable(self.address, part, error)
 

@@ -226,8 +226,8 @@ def _name(address: str, part: str) -> str:
     return f"{part} of {address}" if part else address
 
 
-def unavailable(error: Exception) -> StoreUnavailable:
+def unavailable(error: Exception, kind: type[StoreUnavailable] = StoreUnavailable) -> StoreUnavailable:
     """Return what a store raised as StoreUnavailable."""
-    found = StoreUnavailable(f"the store failed: {type(error).__name__}: {error}")
+    found = kind(f"the store failed: {type(error).__name__}: {error}")
     found.__cause__ = error
     return found

@@ -78,6 +78,15 @@ def test_three_failures_in_a_row_and_nobody_asks_any_more(outage: Begin) -> None
     assert (found.admitted, found.refused) == (0, 6)
 
 
+def test_who_waits_hears_of_the_failure_that_opens_the_circuit(outage: Begin) -> None:
+    story = outage()
+    story.begin()
+    for n in range(2):
+        assert not story.limiter.try_acquire(f"another {n}")
+    with pytest.raises(StoreUnavailable, match=r"^away$"):
+        story.limiter.acquire(KEY, timeout=60)
+
+
 def test_an_answer_in_between_begins_the_count_anew(outage: Begin) -> None:
     story = outage()
     for _ in range(3):
