@@ -16,7 +16,7 @@ with needed(__name__, "niquests"):
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.steps import Steps, drive, run
-from batchlimit.integrations.told import read_body
+from batchlimit.integrations.told import content, read_body
 from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, answer_of, outgoing
 
 if TYPE_CHECKING:
@@ -112,10 +112,6 @@ def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
     return bool(response.lazy)
 
 
-def _body(response: Response) -> Steps[bytes]:
-    return read_body(response, partial(response.raw.read1, -1, decode_content=False))
-
-
 def _hold(response: Response, permit: "OutgoingPermit") -> None:
     """Hold a permit until all of the body has come, or nobody wants it any more."""
     raw = _ending_at_release(response, permit)
@@ -176,7 +172,7 @@ NiquestsAdapter.library = Library(
     answer=lambda request, answer: HTTPAdapter().build_response(
         request, answer_of(urllib3.HTTPResponse, request.method, answer)
     ),
-    body=lambda response: run(_body(response)),
+    body=content,
     hold=_hold,
     later=lambda response, heed: _on_response(response, lambda found, **_: run(heed(found))),
 )
@@ -185,7 +181,7 @@ AsyncNiquestsAdapter.library = NiquestsAdapter.library._replace(
     answer=lambda request, answer: AsyncHTTPAdapter().build_response(
         request, answer_of(urllib3.AsyncHTTPResponse, request.method, answer)
     ),
-    body=lambda response: drive(_body(response)),
+    body=lambda response: drive(read_body(response, anext)),
     hold=_async_hold,
     later=_async_later,
 )

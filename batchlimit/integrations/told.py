@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from batchlimit.base.steps import Steps, run
@@ -264,24 +264,23 @@ class _Cut(io.BytesIO):
         return found
 
 
-def read_body(response: Any, part: Callable[[], Any]) -> Steps[bytes]:
+def read_body(response: Any, following: Callable[..., Any] = next) -> Steps[bytes]:
     """Read a body of an urllib3 part by part, and decode it. A later reader gets the same bytes, and the same error."""
     parts, raw = list[bytes](), response.raw
+    stream = raw.stream(1 << 16, decode_content=False)
     try:
-        while sent := (yield part()):
+        while sent := (yield following(stream, b"")):
             parts.append(sent)
     except Exception as error:
         response.raw = _anew(raw, _Cut(b"".join(parts), error))
         raise
     response.raw = _anew(raw, io.BytesIO(b"".join(parts)))
-    decoded: bytes = yield _anew(raw, io.BytesIO(b"".join(parts))).read(decode_content=True)
-    return decoded
+    return (yield _anew(raw, io.BytesIO(b"".join(parts))).read(decode_content=True))  # type: ignore[no-any-return]
 
 
 def content(response: Any) -> bytes:
     """Do so in a thread, unless it was read already."""
-    part = partial(next, response.raw.stream(2**16, decode_content=False), b"")
-    return response._content or run(read_body(response, part))  # noqa: SLF001
+    return response._content or run(read_body(response))  # noqa: SLF001
 
 
 def _anew(raw: Any, body: io.BytesIO) -> Any:
