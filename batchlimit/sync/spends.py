@@ -139,11 +139,11 @@ class Spends:
         try:
             self._send(place, costs)
         except BaseException:
-            if place.begun:
+            if place.begun or place.woken is not None:
                 self._registry.finish(lambda: self._leave(place))
                 self._leave(place)
             raise
-        if place.woken is not None and self._clock() - place.begun[0].sent > self._spending.patience:
+        if place.woken is not None and place.begun and self._clock() - place.begun[0].sent > self._spending.patience:
             with not_reentered(self._lock):
                 if self._spending.wakes_late(place.begun, place.outcome):
                     place.outcome, place.is_late = None, True
@@ -154,14 +154,14 @@ class Spends:
         return place
 
     def _send(self, place: _Place, costs: Mapping[str, int]) -> None:
-        """Begin, unless a key needs its entry, and lead or wait until all is settled."""
+        """Begin, and lead or wait until all is settled; where a key needs its entry, until who came before asked."""
         try:
             with not_reentered(self._lock):
                 if self._registry.closed:
                     raise LimiterClosed(CLOSED)
-                if (begun := self._spending.begin(costs)) is None:
+                place.begun = self._spending.begin(costs) or ()
+                if not place.begun and not any(map(self._spending.is_asked, costs)):
                     return
-                place.begun = begun
                 leads = place.thread in self._inside or not self._store.spends_together or self._leads(place)
             while not leads:
                 place.sleep(self._patience)
@@ -170,7 +170,7 @@ class Spends:
                 with not_reentered(self._lock):
                     leads = not place.is_told and self._leads(place)  # type: ignore[redundant-expr]  # told by now
             else:
-                self._lead(place)
+                (self._lead if place.begun else self._leave)(place)
         finally:
             if place.woken is not None:
                 self._inside.discard(place.thread)
@@ -186,8 +186,11 @@ class Spends:
         self._leader, self._leads_until = place, now + self._patience
         if waiting:
             waiting.pop(place, None)
-            place.others, buckets = [], len(place.begun)
-            while waiting and (buckets := buckets + len((first := next(iter(waiting))).begun)) <= _MOST:
+            place.others, buckets = (
+                [],
+                len(place.begun) or _MOST,
+            )  # who spends nothing is led by nobody, and leads nobody
+            while waiting and (buckets := buckets + (len((first := next(iter(waiting))).begun) or _MOST)) <= _MOST:
                 place.others.append(first)
                 del waiting[first]
         return True

@@ -184,6 +184,17 @@ def test_threads_whose_spends_were_in_vain_wait_ahead_of_those_who_came_later(li
     assert all(isinstance(each.exception(DEADLINE), LimiterClosed) for each in rest)
 
 
+def test_the_first_ask_of_a_key_waits_for_the_spends_of_who_came_before(till: Till, clock: Clock) -> None:
+    with RateLimiter(till, Quota(1000.0, 1000), clock=clock) as limiter:
+        one = partial(limiter.try_acquire, KEY)
+        gate, first, rest = led(limiter, till, {"spends": one, "spends too": one, "leases": one})
+        assert (till.calls, till.asks) == ([[["first"]]], [])
+        gate.open()
+        assert [each.result(DEADLINE) for each in (first, *rest)] == [True] * 4
+        assert (till.calls[1:], till.asks) == ([[[KEY], [KEY]]], [KEY])
+        assert limiter.statistics().waiting == 0
+
+
 def test_no_call_has_more_buckets_than_others_can_wait_for(
     limiter: RateLimiter, till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
