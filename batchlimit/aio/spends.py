@@ -1,6 +1,6 @@
 """Calls of tasks for keys that are not in use: they spend at the store, and no entry is made.
 
-What is asked in one turn of the event loop goes in one call; but what waits goes before a key asks that comes into use.
+Who comes alone asks at once. Else what is asked in one turn of the event loop goes in one call, at its end.
 """
 
 import asyncio
@@ -56,6 +56,7 @@ class Spends:
         """Forget what was not sent: its loop is closed."""
         self._waiting: list[Call] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # whose turn is to send them
+        self._lone: asyncio.Future[Outcome] | None = None  # what the last caller waits for, if it came alone
         self._lost_at = 0.0  # a signal handler that raised may have made it forget to
 
     async def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
@@ -65,7 +66,7 @@ class Spends:
         check_key(key)
         if (spend := self._spending.begin_one(key, cost)) is None:
             if self._waiting and self._spending.is_asked(key):
-                self._flush()  # who came before asks before
+                await asyncio.sleep(0)  # who came before asks before, at the end of this turn
             return None
         if (outcome := await self._spend([spend])) is not None and spend.spent.is_charged:
             return spend
@@ -97,16 +98,21 @@ class Spends:
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
-        """Ask the store at the end of this turn of the loop, and return what it says."""
+        """Ask the store, at once if the last caller came alone and has its answer; return what it says."""
         loop = asyncio.get_running_loop()
         call: Call = begun, loop.create_future()
         now = begun[0].sent
-        if loop is not self._loop or self._lost_at < now:
+        is_alone = self._lone is not None and self._lone.done() and not self._waiting
+        if not is_alone and (loop is not self._loop or self._lost_at < now):
             loop.call_soon(self._flush, context=Context())
             self._lost_at = now + HEARTBEAT
             self._loop = loop  # last: a signal handler may raise between any two lines
         try:
-            self._waiting.append(call)  # last: a call that is nested too deep fails before
+            if is_alone:
+                self._lone = call[1]
+                self._send([call])
+            else:
+                self._waiting.append(call)  # last: a call that is nested too deep fails before
             outcome = await call[1]
         except BaseException:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -120,6 +126,8 @@ class Spends:
     def _flush(self) -> None:
         self._loop = None
         waiting, self._waiting = self._waiting, []
+        is_lone = len(waiting) == 1 and (self._lone is None or self._lone.done())
+        self._lone = waiting[0][1] if is_lone else None
         try:
             most = min(_MOST, max(_FEW, len(waiting) // 2)) if self._store.spends_together else 1
             while waiting:

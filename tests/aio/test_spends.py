@@ -14,7 +14,7 @@ from batchlimit.aio import spends
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.spends import Spends
 from batchlimit.base.waking import HEARTBEAT
-from batchlimit.batching import FixedBatch
+from batchlimit.batching import FixedBatch, TimeBatch
 from batchlimit.bucket.messages import Ask, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.spending import Spending
@@ -108,6 +108,27 @@ async def test_what_is_asked_in_one_turn_goes_in_one_call(make: Make) -> None:
     told = await asyncio.gather(limiter.decide("a", 2), limiter.decide_all({"x": 1, "y": 2}))
     assert (told[0].remaining, {key: each.remaining for key, each in told[1].items()}) == (7, {"x": 9, "y": 8})
     assert till.calls[1:] == [[["a"], ["x", "y"]]]
+
+
+async def test_who_comes_alone_asks_at_once_and_those_who_come_together_go_in_one_call() -> None:
+    till = Sender()
+    limiter = limiter_on(till)
+    assert await limiter.try_acquire("a")
+    alone = asyncio.create_task(limiter.try_acquire("b"))
+    await asyncio.sleep(0)  # it has run, and no turn of the loop began since
+    assert till.calls == [[["a"]], [["b"]]]
+    assert await alone
+    for keys in ("cd", "ef", "g", "h"):
+        assert all(await all_of(limiter, keys))
+    assert till.calls[2:] == [[["c"]], [["d"]], [["e"], ["f"]], [["g"]], [["h"]]]
+
+
+async def test_keys_that_come_into_use_leave_together_what_was_spent_before() -> None:
+    till = Sender()
+    limiter = limiter_on(till, sizer=TimeBatch())
+    assert await asyncio.wait_for(all_of(limiter, "aaabbbccc"), 60.0) == [True] * 9
+    assert till.calls == [[["a"], ["a"], ["b"], ["b"], ["c"], ["c"]]]
+    assert len(till.asks) == 3
 
 
 async def test_a_spend_that_is_sent_takes_no_task() -> None:
@@ -336,7 +357,7 @@ async def test_a_loop_that_forgot_to_send_does_so_for_the_next_caller() -> None:
     limiter = limiter_on(till)
     assert await limiter.try_acquire("a")
     queue = limiter._registry.spends
-    queue._loop, queue._lost_at = asyncio.get_running_loop(), virtual_loop().time() + HEARTBEAT
+    queue._loop, queue._lone, queue._lost_at = asyncio.get_running_loop(), None, virtual_loop().time() + HEARTBEAT
     forgotten = asyncio.create_task(limiter.try_acquire("b"))
     await asyncio.sleep(2 * HEARTBEAT)
     assert not forgotten.done()
@@ -351,6 +372,7 @@ async def test_a_call_that_is_nested_too_deep_to_plan_a_turn_is_not_asked_for(mo
         loop = asyncio.get_running_loop()
         with monkeypatch.context() as deep:
             deep.setattr(loop, "call_soon", raising(RecursionError))
+            deep.setattr(limiter._registry.spends, "_lone", None)
             with pytest.raises(RecursionError):
                 await limiter.try_acquire(KEY)
         assert await limiter.try_acquire("another")
