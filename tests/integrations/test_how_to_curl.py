@@ -98,7 +98,9 @@ def _status_line(reply: HTTPResponse) -> str:
 
 _PATIENT = """
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.integrations import source
 
+source.DEADLINE = 60.0
 for limiter in (AsyncRateLimiter, RateLimiter):
     limiter.from_url.__func__.__kwdefaults__.update(deadline=60.0, connect_timeout=60.0)
 """
