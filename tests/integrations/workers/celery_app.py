@@ -43,8 +43,9 @@ def call(self: Any, pause: float) -> None:
     """Does as a task does whose upstream answered 429, if it is to pause."""
     notes.rpush("called", f"{self.request.began} {self.request.admitted}")
     if pause:
+        before = time.time()
         limiter.pause("api", pause, why="429 of upstream")
-        notes.rpush("paused", time.time())
+        notes.rpush("paused", before)
 
 
 class TimedBucket(FleetBucket):
