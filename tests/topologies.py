@@ -15,6 +15,8 @@ from tests.tls import tls
 
 SLOTS = 16384
 SERVICE = "primary"
+_NEVER = 100_000
+"""Milliseconds: no machine stalls for so long. Servers that are thought dead are replaced, or all refuse commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,11 @@ class Cluster:
         """The node that had a key's slot at the start."""
         return self.nodes[self.slot(name) * self.primaries // SLOTS]
 
-    def replica(self, primary: Node) -> Node:
-        """Its replica at the start."""
-        return self.nodes[self.primaries + self.nodes.index(primary)]
+    def promote_replica(self, primary: Node) -> None:
+        """Let the replica of a primary that is dead take over; the other nodes hear of it later."""
+        others = [each for each in self.nodes if each is not primary]
+        replica = next(each for each in others if each.info("INFO", "replication").get("master_port") == primary.port)
+        replica.ask("CLUSTER", "FAILOVER", "TAKEOVER")
 
     def move(self, name: str, source: Node, target: Node) -> None:
         """Move the key's slot with all its keys, as an operator does, up to the last step."""
@@ -90,9 +94,8 @@ def cluster(binary: str, nodes: int = 3, replicas: int = 0, *options: str) -> It
 def _member(binary: str, folder: str, options: tuple[str, ...]) -> Node:
     bus = free_port()
     own = ["--cluster-enabled", "yes", "--cluster-config-file", f"{bus}.conf", "--cluster-port", str(bus)]
-    # Short, so that a lost primary is replaced soon, and longer than this machine may stall.
-    patience = ["--cluster-node-timeout", "1500", "--cluster-replica-validity-factor", "0"]
-    return Node(binary, folder, [*own, *patience, "--cluster-require-full-coverage", "no", *options])
+    own += ["--cluster-node-timeout", str(_NEVER), "--cluster-require-full-coverage", "no"]
+    return Node(binary, folder, [*own, "--repl-diskless-sync-delay", "0", *options])
 
 
 def _join(whole: Cluster) -> None:
@@ -186,8 +189,10 @@ class Watched:
 
 
 @contextlib.contextmanager
-def sentinel(binary: str, password: str = "", sentinel_password: str = "") -> Iterator[Watched]:
-    """A primary with a replica that takes over soon after its end."""
+def sentinel(
+    binary: str, password: str = "", sentinel_password: str = "", down_after: int = _NEVER
+) -> Iterator[Watched]:
+    """A primary with a replica that takes over when it is told, or has not heard of the primary for so long (ms)."""
     with directory() as folder, ExitStack() as stack:
         secret = ["--requirepass", password, "--masterauth", password] if password else []
         primary, replica = (Node(binary, folder, ["--repl-diskless-sync-delay", "0", *secret], password) for _ in "ab")
@@ -196,7 +201,7 @@ def sentinel(binary: str, password: str = "", sentinel_password: str = "") -> It
             each.start()
         replica.ask("REPLICAOF", "127.0.0.1", primary.port)
         await_fact(lambda: _in_step(replica), "a replica in step")
-        sentinels = [_sentinel(binary, folder, primary, sentinel_password) for _ in range(3)]
+        sentinels = [_sentinel(binary, folder, primary, sentinel_password, down_after) for _ in range(3)]
         for each in sentinels:
             stack.callback(each.kill)
             each.start()
@@ -205,10 +210,10 @@ def sentinel(binary: str, password: str = "", sentinel_password: str = "") -> It
         yield Watched([primary, replica], sentinels, password, sentinel_password)
 
 
-def _sentinel(binary: str, folder: str, primary: Node, password: str) -> Node:
+def _sentinel(binary: str, folder: str, primary: Node, password: str = "", down_after: int = _NEVER) -> Node:
     path = f"{folder}/{free_port()}.conf"
     lines = [f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} 2"]
-    lines += [f"sentinel down-after-milliseconds {SERVICE} 1000", f"sentinel failover-timeout {SERVICE} 3000"]
+    lines += [f"sentinel down-after-milliseconds {SERVICE} {down_after}", f"sentinel failover-timeout {SERVICE} 3000"]
     lines += [f"sentinel auth-pass {SERVICE} {primary.password}"] if primary.password else []
     lines += [f"requirepass {password}", f"sentinel sentinel-pass {password}"] if password else []
     with open(path, "w", encoding="utf-8") as configuration:
@@ -238,7 +243,7 @@ def named(binary: str) -> Iterator[Named]:
     """The first of them is the primary."""
     with directory() as folder, ExitStack() as stack:
         nodes = [Node(binary, folder, []) for _ in range(2)]
-        one = _sentinel(binary, folder, nodes[0], "")
+        one = _sentinel(binary, folder, nodes[0])
         for each in (*nodes, one):
             stack.callback(each.kill)
             each.start()

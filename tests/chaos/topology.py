@@ -46,7 +46,7 @@ def clustered(crew: Crew) -> Iterator[Stage]:
 
 @contextmanager
 def guarded(crew: Crew) -> Iterator[Stage]:
-    with sentinel(valkey_binary()) as nodes:
+    with sentinel(valkey_binary(), down_after=1000) as nodes:
         yield Guarded(crew, nodes)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,9 +18,10 @@ from batchlimit.stores import AsyncRedisStore, RedisStore
 from batchlimit.stores.client.cluster import NOBODY, AsyncClusterTransport, is_lost
 from batchlimit.stores.client.scripts import bucket_name
 from tests.awaiting import awaited
-from tests.nodes import Node
+from tests.nodes import Node, await_fact
 from tests.servers import Servers, redis_binary, valkey_binary
 from tests.stores.opened import APIS, LONG, AnyStore, opened, opened_for_tasks
+from tests.sync.stage import until
 from tests.topologies import SERVICE, Cluster, Watched, cluster, sentinel
 
 HUNDRED = Quota(0.001, 100)
@@ -32,7 +32,7 @@ class Instance:
 
     def __init__(self, store: AnyStore, key: str) -> None:
         self.store, self.key = store, key
-        self.seq = self.granted = self.failures = 0
+        self.seq = self.granted = 0
 
     def take(self) -> Grant:
         """The next token."""
@@ -43,15 +43,15 @@ class Instance:
 
     def until_served(self) -> None:
         """Ask until there is an answer, as the limiter does; with the same number, so that it is charged once."""
-        deadline = time.monotonic() + LONG
-        while True:
-            try:
-                self.take()
-                return
-            except StoreUnavailable:
-                self.seq -= 1
-                self.failures += 1
-                assert time.monotonic() < deadline
+        until(self._is_served)
+
+    def _is_served(self) -> bool:
+        try:
+            self.take()
+        except StoreUnavailable:
+            self.seq -= 1
+            return False
+        return True
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +194,6 @@ def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(repl
     with both(replicated.url, prefix) as stores:
         away = [Instance(store, _key_of(lost, store)) for store in stores]
         there = [Instance(store, _key_of(None, store, but=lost)) for store in stores]
-        for each in replicated.nodes:
-            each.ask("CONFIG", "SET", "cluster-replica-no-failover", "yes")
         lost.kill()
         try:
             for store, instance in zip(stores, away, strict=True):
@@ -203,28 +201,23 @@ def test_a_lost_node_takes_its_own_keys_along_until_its_replica_is_promoted(repl
                     store.probe(instance.key)
             for instance in there:
                 instance.until_served()
-            for each in replicated.nodes:
-                if each is not lost:
-                    each.ask("CONFIG", "SET", "cluster-replica-no-failover", "no")
+            replicated.promote_replica(lost)
             for store, instance in zip(stores, away, strict=True):
                 instance.until_served()
                 while store.part(instance.key) == lost.name:  # a redirect served it: the store looks anew meanwhile
                     instance.until_served()
-                _until_probed(store, instance.key)
+                # A node that has not heard of the new primary yet may still send the store to the old.
+                until(lambda one=instance: _is_probed(one))  # type: ignore[misc]
         finally:
             lost.start()
-    assert _settled(replicated)
+    await_fact(lambda: _is_settled(replicated), "all nodes are there, and each primary has a replica")
 
 
-def _until_probed(store: AnyStore, key: str) -> None:
-    """Probe until it succeeds: a node that has not heard of the new primary yet may still send the store to the old."""
-    deadline = time.monotonic() + LONG
-    while True:
-        try:
-            store.probe(key)
-            return
-        except StoreUnavailable:
-            assert time.monotonic() < deadline
+def _is_probed(instance: Instance) -> bool:
+    with contextlib.suppress(StoreUnavailable):
+        instance.store.probe(instance.key)
+        return True
+    return False
 
 
 def _key_of(node: Node | None, store: AnyStore, but: Node | None = None) -> str:
@@ -248,17 +241,11 @@ def _primaries(whole: Cluster) -> list[Node]:
     return [each for each in whole.nodes if each.info("INFO", "replication")["role"] == "master"]
 
 
-def _settled(whole: Cluster) -> bool:
-    """Whether, in the end, all nodes are there and each slot has a primary and each primary a replica."""
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        told = [str(each.ask("CLUSTER", "INFO")) for each in whole.nodes]
-        roles = [each.info("INFO", "replication") for each in whole.nodes]
-        in_step = sum(role.get("master_link_status") == "up" for role in roles)
-        if all("cluster_state:ok" in text for text in told) and in_step == len(whole.nodes) - whole.primaries:
-            return True
-        time.sleep(0.02)
-    return False
+def _is_settled(whole: Cluster) -> bool:
+    told = [str(each.ask("CLUSTER", "INFO")) for each in whole.nodes]
+    roles = [each.info("INFO", "replication") for each in whole.nodes]
+    in_step = sum(role.get("master_link_status") == "up" for role in roles)
+    return all("cluster_state:ok" in text for text in told) and in_step == len(whole.nodes) - whole.primaries
 
 
 def test_scripts_that_a_node_lost_do_not_show(api: str, servers: Servers, prefix: str) -> None:
@@ -330,7 +317,7 @@ def watched() -> Iterator[Watched]:
 def test_a_store_finds_the_primary_that_took_over(watched: Watched, prefix: str) -> None:
     with both(watched.url, prefix) as stores:
         for instance in _served_by_another(watched, stores, watched.fail_over):
-            instance.store.probe("k")
+            until(lambda one=instance: _is_probed(one))  # type: ignore[misc]
             assert instance.granted == 2
             assert instance.store.part("k") == ""
 
@@ -349,7 +336,10 @@ def _served_by_another(watched: Watched, stores: list[AnyStore], befall: Callabl
 
 
 def test_a_store_finds_the_primary_that_took_over_from_a_dead_one(prefix: str) -> None:
-    with sentinel(valkey_binary()) as watched, both(watched.url, prefix, deadline=5.0) as stores:
+    with (
+        sentinel(valkey_binary(), down_after=1000) as watched,
+        both(watched.url, prefix, deadline=5.0) as stores,
+    ):
         _served_by_another(watched, stores, watched.primary.kill)
 
 
