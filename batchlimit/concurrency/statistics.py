@@ -176,6 +176,6 @@ class Counts:
         ahead = gate.waiting.count + max(0, gate.in_flight - gate.limit) + 1
         wait = self._mean_ns * ahead / gate.limit if self._mean_ns else None  # a place gets free every mean / limit
         if reason == "partition":
-            wait = max(gate.partitions.lent_in(now_ns, 0), wait or 0)
+            wait = max(gate.partitions.lent_in(now_ns, 0), wait or 0) or None
         seconds = None if wait is None else wait / _SECOND
         return ConcurrencyLimited(reason, seconds, gate.limit, gate.in_flight, "", self.key)

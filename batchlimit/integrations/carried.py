@@ -21,8 +21,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 def route_of(request: Mapping[str, Any]) -> str:
     """Return the method and the template of the route, such as "GET /users/{id}", once the router has found it.
 
-    It knows FastAPI, Starlette (by the name of the endpoint), Litestar and Flask. Quart and Django need one line each:
-    `name_operations` and `operation_names` of their packages.
+    It knows FastAPI, Starlette (by the name of the endpoint, as in mounted applications of FastAPI), Litestar and
+    Flask. Quart and Django need one line each: `name_operations` and `operation_names` of their packages.
 
     Args:
         request: the scope of an ASGI request, or the environ of a WSGI request.
@@ -35,11 +35,12 @@ def route_of(request: Mapping[str, Any]) -> str:
         'GET /users/{id}'
     """
     template = request.get(OPERATION) or request.get("path_template")  # the second is Litestar's
-    if not template and (route := request.get("route")) is not None:  # of FastAPI
+    is_mounted = "app_root_path" in request  # there the template is only the part behind the mount
+    if not template and not is_mounted and (route := request.get("route")) is not None:  # of FastAPI
         # One that was included has its prefix in the context.
         context = (request.get("fastapi") or {}).get("effective_route_context")
         template = getattr(context or route, "path", "")
-    elif not template and (endpoint := request.get("endpoint")) is not None:  # of Starlette
+    elif not template and (endpoint := request.get("endpoint")) not in (None, request.get("app")):  # of Starlette
         named = endpoint if hasattr(endpoint, "__qualname__") else type(endpoint)
         template = f"{named.__module__}.{named.__qualname__}"
     method = request.get("method") or request.get("REQUEST_METHOD")

@@ -54,6 +54,13 @@ def test_a_cap_of_nothing_lets_nobody_in() -> None:
     assert Scene(4, Partitions({}, caps={"batch": 0})).come("a", "batch") == "partition"
 
 
+def test_a_refusal_at_a_cap_names_no_time_before_one_is_known() -> None:
+    with ConcurrencyLimiter(Fixed(4), partitions=Partitions({}, caps={"batch": 0.25})) as limiter:
+        with limiter.acquire("batch"), pytest.raises(ConcurrencyLimited) as refused:
+            limiter.acquire("batch")
+        assert (refused.value.reason, refused.value.retry_after) == ("partition", None)
+
+
 @given(
     st.integers(1, 20),
     st.booleans(),

@@ -227,3 +227,24 @@ def test_aiohttp_refuses_above_the_limit_and_what_a_route_refuses_tells_nothing(
 
 async def _entered(permit: Any) -> None:
     await permit
+
+
+def test_routes_of_mounted_applications_are_told_apart() -> None:
+    """Two versions of one interface have the same templates."""
+    app, law = FastAPI(), Recording(20)
+    for path, view in (("/v1", lambda n: "old"), ("/v2/{who}", lambda n: "new")):
+        version = FastAPI()
+        version.get("/search/{n}")(_named(view, path[1:3]))
+        app.mount(path, version)
+    with behind(app, AsyncConcurrencyLimiter(law)) as get:
+        paths = "/v1/search/1", "/v1/search/2", "/v2/ann/search/1", "/v2/bob/search/1", "/v1/nothing"
+        assert [get(path) for path in paths] == [200, 200, 200, 200, 404]
+    first, again, other, another, nothing = (sample.operation for sample in law.samples)
+    assert first == again != other == another
+    assert nothing == ""
+    assert all(name.startswith("GET ") for name in (first, other))
+
+
+def _named(view: Any, name: str) -> Any:
+    view.__qualname__ = name
+    return view
