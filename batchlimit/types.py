@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
     from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
     from batchlimit.base.decision import Source
+    from batchlimit.keyspace.reservation import OnError
     from batchlimit.quota.failure_policy import FailureSource
     from batchlimit.quota.lookup import QuotaSource
     from batchlimit.quota.template import Cost, Key
     from batchlimit.reservoir.bucket_view import Fill
-    from batchlimit.reservoir.estimate import OnError
     from batchlimit.sync.handles import KeyHandle, Limit
     from batchlimit.sync.reservation import JointReservation, Reservation
 else:  # where __getattr__ would hide a name that there is not
@@ -26,7 +26,7 @@ else:  # where __getattr__ would hide a name that there is not
             "batchlimit.quota.lookup": "QuotaSource",
             "batchlimit.quota.template": "Cost Key",
             "batchlimit.reservoir.bucket_view": "Fill",
-            "batchlimit.reservoir.estimate": "OnError",
+            "batchlimit.keyspace.reservation": "OnError",
             "batchlimit.quota.failure_policy": "FailureSource",
             "batchlimit.base.decision": "Source",
             "batchlimit.sync.handles": "KeyHandle Limit",

@@ -28,7 +28,7 @@ from batchlimit.concurrency.keyed.limiter import AsyncKeyedConcurrencyLimiter, K
 from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import Permit
-from batchlimit.reservoir.estimate import not_refunded
+from batchlimit.keyspace.reservation import not_refunded
 from batchlimit.shared.limiter import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.shared.permit import AsyncSharedPermit, SharedPermit
 from batchlimit.sync.limiter import RateLimiter

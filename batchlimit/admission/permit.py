@@ -13,8 +13,8 @@ from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter
 from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
+from batchlimit.keyspace.reservation import not_refunded
 from batchlimit.quota.key import MOST_URGENT, Costs, check_costs
-from batchlimit.reservoir.estimate import not_refunded
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.shared.permit import BaseSharedPermit
 

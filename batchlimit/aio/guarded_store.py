@@ -232,10 +232,6 @@ class Countdown:
             self._over()
 
 
-def _never() -> bool:
-    return False
-
-
 class CallTimeout:
     """`async with CallTimeout(seconds)`: TimeoutError when they are over, as from asyncio.timeout.
 
@@ -245,7 +241,7 @@ class CallTimeout:
 
     __slots__ = ("_connecting", "_countdown", "_failing", "_left", "_scope", "_seconds", "_token")
 
-    def __init__(self, seconds: float, connecting: float = 0.0, failing: Callable[[], bool] = _never) -> None:
+    def __init__(self, seconds: float, connecting: float = 0.0, failing: Callable[[], bool] = bool) -> None:
         self._seconds, self._connecting, self._failing = seconds, connecting, failing
         self._scope = asyncio.timeout(None)
 

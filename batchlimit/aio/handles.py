@@ -9,9 +9,9 @@ from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.reservation import AsyncReservation
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
+from batchlimit.keyspace.reservation import OnError
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.template import TemplateLimit, is_coroutine_function
-from batchlimit.reservoir.estimate import OnError
 from batchlimit.reservoir.tokens import ONE
 
 if TYPE_CHECKING:

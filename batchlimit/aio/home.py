@@ -24,27 +24,47 @@ class Due(DueEntry, Protocol):
         """Do what is due; nobody else has to."""
 
 
-class Timer:
-    """Comes to each thing that is watched when it is due, by one timer of the loop for all of them.
+T = TypeVar("T")
 
-    In one turn of the loop it rings for a few of them: the others are due still, so the timer is set to now.
+
+class Home:
+    """Where the key entries of a limiter run: its event loop, one timer, and tasks that no caller cancels.
+
+    The timer comes to each thing that is watched when it is due. In one turn of the loop it rings for a few of them:
+    the others are due still, so it is set to now.
+
+    Until `move_to` was called it is on no loop. What waiters do next is one of `steps`; `wakes` lets tasks go on: in
+    this turn of the loop, or in one soon.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
-        self._loop = loop
-        self._clock = clock
-        self._plans: TimerHeap[Due] = TimerHeap()
-        self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = math.inf
+    steps: RoundRobin
+    wakes: RoundRobin
+    _plans: TimerHeap[Due]
+    _timer: asyncio.TimerHandle | None
+    _rings_at: float
+
+    def __init__(self, store: GuardedStore, clock: Callable[[], float], drop: Callable[[Any], None]) -> None:
+        """`drop` lets go of a key entry that has retired."""
+        self.store, self.clock, self.drop = store, clock, drop
+        self._loop: Any = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run on this loop from now on; whatever was under way on another one is forgotten."""
+        self._loop, self._plans, self._timer, self._rings_at = loop, TimerHeap(), None, math.inf
+        self.steps, self.wakes = RoundRobin(loop), RoundRobin(loop)
+        self._tasks.clear()
 
     def watch(self, thing: Due) -> None:
-        """Come to this thing at its `due`."""
+        """Come to this thing at its `due`. A closed loop watches nothing: the next call binds to another one."""
+        if self._loop is None or self._loop.is_closed():
+            return
         self._plans.add(thing)
-        if thing.due < self._rings_at or self._rings_at < self._clock() - HEARTBEAT:  # a signal handler made it forget
+        if thing.due < self._rings_at or self._rings_at < self.clock() - HEARTBEAT:  # a signal handler made it forget
             self._set_timer(self._plans.first_at)
 
     def stop(self) -> None:
-        """Never ring again."""
+        """Have the timer never ring again."""
         self._plans.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -54,11 +74,11 @@ class Timer:
             self._timer.cancel()
         self._rings_at = at
         # In a context of its own: what a request has set in the one it runs in is not ours.
-        self._timer = self._loop.call_later(max(0.0, at - self._clock()), self._ring, context=Context())
+        self._timer = self._loop.call_later(max(0.0, at - self.clock()), self._ring, context=Context())
 
     def _ring(self) -> None:
         self._timer, self._rings_at = None, math.inf
-        now = self._clock()
+        now = self.clock()
         for _ in range(AT_ONCE):
             if (thing := self._plans.take(now)) is None:
                 break
@@ -72,43 +92,10 @@ class Timer:
         if self._plans.first_at < self._rings_at:
             self._set_timer(self._plans.first_at)
 
-
-T = TypeVar("T")
-
-
-class Home:
-    """Where the key entries of a limiter run: its event loop, one timer, and tasks that no caller cancels.
-
-    Until `move_to` was called it is on no loop. What waiters do next is one of `steps`; `wakes` lets tasks go on: in
-    this turn of the loop, or in one soon.
-    """
-
-    steps: RoundRobin
-    wakes: RoundRobin
-
-    def __init__(self, store: GuardedStore, clock: Callable[[], float], drop: Callable[[Any], None]) -> None:
-        """`drop` lets go of a key entry that has retired."""
-        self.store, self.clock, self.drop = store, clock, drop
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: Timer | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
-
-    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run on this loop from now on; whatever was under way on another one is forgotten."""
-        self._loop, self._timer = loop, Timer(loop, self.clock)
-        self.steps, self.wakes = RoundRobin(loop), RoundRobin(loop)
-        self._tasks.clear()
-
-    def watch(self, thing: Due) -> None:
-        """See Timer.watch. A closed loop watches nothing: the next call binds the limiter to another one."""
-        if self._timer is not None and self._loop is not None and not self._loop.is_closed():
-            self._timer.watch(thing)
-
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run this in a task of the limiter's own, which no caller cancels, and which has no caller's context."""
-        assert self._loop is not None
         try:
-            task = self._loop.create_task(work, name="batchlimit", context=Context())
+            task: asyncio.Task[T] = self._loop.create_task(work, name="batchlimit", context=Context())
         except BaseException:  # a task factory of the user's own
             work.close()
             raise
@@ -129,11 +116,6 @@ class Home:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-
-    def stop(self) -> None:
-        """Have the timer never ring again."""
-        if self._timer is not None:
-            self._timer.stop()
 
 
 class FileFollower:

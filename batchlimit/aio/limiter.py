@@ -1,6 +1,7 @@
 """AsyncRateLimiter: the rate limiter for the tasks of one event loop."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from threading import get_ident
 from typing import overload
@@ -22,10 +23,10 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
+from batchlimit.keyspace.reservation import OnError, estimated, fitting
 from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.estimate import OnError, estimated, fitting
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.async_redis import AsyncRedisStore
 from batchlimit.stores.memory import AsyncMemoryStore, MemoryStore
@@ -137,7 +138,7 @@ class AsyncRateLimiter(
     async def refund(self, key: str, cost: int = 1) -> None:
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.most, key)
-        await store_calls.arrived(key, store_calls.refund(entry, cost))
+        await store_calls.refund(entry, cost)(key)
 
     async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
         await drive(asking.pause(self._registry, key, seconds, why))
@@ -238,8 +239,8 @@ class AsyncRateLimiter(
             return False
         return await self._try(key, cost) if result is None else result.admitted
 
-    def _adjust(self, key: str, tokens: int) -> "asyncio.Task[int | Exception] | None":
-        """Charge tokens that were used already, or refund them where they are less than 0; the task that it takes."""
+    def _adjust(self, key: str, tokens: int) -> Callable[[str], Awaitable[None]] | None:
+        """Charge tokens that were used already, or refund them where they are less than 0; return what to wait for."""
         self._registry.check_open()
         if tokens < 0:
             return store_calls.refund(self._registry.entry(key), -tokens)

@@ -1,18 +1,16 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, Self
 
-from batchlimit.aio.store_calls import arrived
 from batchlimit.errors import BatchLimitError
-from batchlimit.reservoir.estimate import Estimate, OnError
+from batchlimit.keyspace.reservation import BaseReservation, OnError
 
-_Adjust = Callable[[str, int], "asyncio.Task[int | Exception] | None"]
+_Adjust = Callable[[str, int], Callable[[str], Awaitable[None]] | None]
 _Charge = Coroutine[Any, Any, None]
 
 
-class _AsyncReserved(Estimate):
+class _AsyncReserved(BaseReservation):
     """What is charged when it is awaited, and its `async with` block."""
 
     __slots__ = ("_charge",)
@@ -43,9 +41,10 @@ class _AsyncReserved(Estimate):
             raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
         under_way = [(key, self._adjust(key, tokens)) for key, tokens in self._difference(actual).items()]
         failed: BatchLimitError | None = None
-        for key, task in under_way:
+        for key, arrived in under_way:
             try:
-                await arrived(key, task)
+                if arrived is not None:
+                    await arrived(key)
             except BatchLimitError as error:
                 failed = failed or error
         if failed is not None:

@@ -44,14 +44,12 @@ def give_back(entry: "KeyEntry", back: GiveBack) -> "asyncio.Task[int | StoreUna
     return task
 
 
-def refund(entry: "KeyEntry", cost: int) -> "asyncio.Task[int | Exception] | None":
-    """Take back tokens that were admitted and not used; return the task by which they travel, if they do."""
+def refund(entry: "KeyEntry", cost: int) -> Callable[[str], Awaitable[None]]:
+    """Take back tokens that were admitted and not used; return what waits until they arrived, by the caller's key."""
     back = entry.reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
-    task: asyncio.Task[Any] | None = None if back is None else give_back(entry, back)
-    if task is not None:
-        task = entry.home.start(_refunded(entry, task))
+    task = None if back is None else give_back(entry, back)
     entry.changed()
-    return task
+    return partial(_arrived, entry, task)
 
 
 def hold(entry: "KeyEntry", seconds: float) -> bool:
@@ -73,23 +71,16 @@ async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kw
         return unavailable(error)
 
 
-async def arrived(key: str, task: "asyncio.Task[int | Exception] | None") -> None:
-    """Wait until a GiveBack has ended, and raise if the store is away. A caller that is cancelled does not stop it.
+async def _arrived(entry: "KeyEntry", task: "asyncio.Task[int | StoreUnavailable] | None", key: str) -> None:
+    """Wait until a GiveBack has ended, and raise if the store is away and the key fails closed.
 
-    Tokens that were not even sent go later.
+    A caller that is cancelled does not stop it. Tokens that were not even sent go later.
     """
-    result = None if task is None else await asyncio.shield(task)
-    if isinstance(result, Exception) and not isinstance(result, CircuitOpen):
-        raise Fail(result).to_raise(key)
-
-
-async def _refunded(entry: "KeyEntry", task: "asyncio.Task[int | StoreUnavailable]") -> int | Exception:
-    """Return how many tokens arrived, or the error that its caller gets: none, unless the key fails closed."""
-    if isinstance(result := await task, int):
-        return result
-    if not entry.reservoir.state.fallback.fails_closed:
-        return 0
-    return entry.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store
+    result = 0 if task is None else await asyncio.shield(task)
+    if isinstance(result, StoreUnavailable) and entry.reservoir.state.fallback.fails_closed:
+        error = entry.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store
+        if not isinstance(error, CircuitOpen):
+            raise Fail(error).to_raise(key)
 
 
 def _taken(entry: "KeyEntry", request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:

@@ -210,7 +210,11 @@ class Census:
             if counted + len(page) > SIZE:
                 pause()
                 counted = 0
-            counted += self._count(page, pause)
+            entries, past = page.look()
+            row = self._rows[page.number] = list(map(add, self._rows[page.number], past))
+            self._keys[page.number] += len(entries)
+            counted += len(entries)
+            _add_up(row, entries, pause)
 
     @property
     def total(self) -> Figures:
@@ -224,13 +228,6 @@ class Census:
         if self._policies.names[-1] == OTHER and not self._keys[-1] and not any(self._rows[-1]):
             del found[OTHER]
         return found
-
-    def _count(self, page: Page, pause: Callable[[], None]) -> int:
-        entries, past = page.look()
-        row = self._rows[page.number] = list(map(add, self._rows[page.number], past))
-        self._keys[page.number] += len(entries)
-        _add_up(row, entries, pause)
-        return len(entries)
 
     def _policy(self, number: int) -> PolicyStatistics:
         row = self._rows[number]
@@ -261,7 +258,10 @@ def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable
             low += view.is_low(state.largest_cost)
         is_plain = state.fallback is NO_FALLBACK and state.overdraft is NO_OVERDRAFT
         if not is_plain or tokens.refused or view.losses or (here == 0 and state.queue.cost):
-            _add_rare(row, entry)
+            with entry.lock or nullcontext():
+                figures = state.figures()
+            for place in _RARE:
+                row[place] += figures[place]
     for place, value in ((0, spent), (2, calls), (6, held), (9, served), (13, low)):
         row[place] += value
 
@@ -275,10 +275,3 @@ def _look_again(entry: Counted, pause: Callable[[], None]) -> tuple[int, int]:
                 break
             pause()
         return tokens.came, tokens.available
-
-
-def _add_rare(row: list[int], entry: Counted) -> None:
-    with entry.lock or nullcontext():
-        figures = entry.reservoir.state.figures()
-    for place in _RARE:
-        row[place] += figures[place]

@@ -63,7 +63,7 @@ class TimerHeap(Generic[D]):
         for _ in range(_SKIPS):
             if self.first_at > now or not self:
                 break
-            at, _, thing = heapq.heappop(self._first_heap)
+            at, _, thing = heapq.heappop(min(filter(None, (self._heap, self._old))))
             if at == thing.due:
                 return thing
         return None
@@ -72,12 +72,6 @@ class TimerHeap(Generic[D]):
         """Forget all of them."""
         self._heap.clear()
         self._old.clear()
-
-    @property
-    def _first_heap(self) -> Heap[D]:
-        if not self._old or (self._heap and self._heap[0] < self._old[0]):
-            return self._heap
-        return self._old
 
     def _tidy(self) -> None:
         for _ in range(min(_MOVES, len(self._old))):

@@ -12,9 +12,9 @@ import redis
 import redis.asyncio
 
 from batchlimit.base import steps
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import BaseRedisStore, first
+from batchlimit.stores.base_redis import BaseRedisStore
 from batchlimit.stores.client import scripts
 from batchlimit.stores.client.async_direct import AsyncDirectTransport
 from batchlimit.stores.client.cluster import AsyncClusterTransport, AsyncTransport
@@ -109,18 +109,6 @@ class AsyncRedisStore(BaseRedisStore):
         transport, server, sent = self._transport, self.part(groups[0][0].key), time.monotonic()
         call = self._spending.call(groups, look, within, server)
         return self._spending.read(await self._talk(transport, transport.run, *call), groups, server, sent)
-
-    async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
-        return await self._run(
-            "give_back", bucket_name(self._prefix, key), scripts.give_back_arguments(quota, back), first
-        )
-
-    async def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
-        return await self._run(
-            "peek", bucket_name(self._prefix, key), scripts.peek_arguments(quota), scripts.read_level
-        )
 
     def renew(self) -> None:
         """Replace the client if this store made it."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps, followed
 from batchlimit.base.unique import Unique
-from batchlimit.bucket.messages import Ask
+from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.key import check_prefix
@@ -169,6 +169,14 @@ class BaseRedisStore(Unique):
     def _ask(self, key: str, *commands: Command) -> Any:
         transport = self._transport
         return self._talk(transport, transport.ask, key, *commands)
+
+    def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
+        """See Store.give_back."""
+        return self._run("give_back", bucket_name(self._prefix, key), scripts.give_back_arguments(quota, back), first)
+
+    def peek(self, key: str, quota: Quota) -> Any:
+        """See Store.peek."""
+        return self._run("peek", bucket_name(self._prefix, key), scripts.peek_arguments(quota), scripts.read_level)
 
     def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
         """Return, or await, what the script of a take replies."""

@@ -9,10 +9,10 @@ from typing import Any, TypeVar, TypeVarTuple
 import redis
 
 from batchlimit.base import steps
-from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply
+from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.stores.base_redis import BaseRedisStore, RedisSlots, first
+from batchlimit.stores.base_redis import BaseRedisStore, RedisSlots
 from batchlimit.stores.client import factory, scripts
 from batchlimit.stores.client.cluster import ClusterTransport, Transport
 from batchlimit.stores.client.deadline import NeedsConnection
@@ -104,14 +104,6 @@ class RedisStore(BaseRedisStore):
         server = self.part(groups[0][0].key) if self.is_cluster else ""
         call = self._spending.call(groups, look, within, server)
         return self._spending.read(self._talk(transport, transport.run, *call), groups, server, sent)
-
-    def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:
-        """See Store.give_back."""
-        return self._run("give_back", bucket_name(self._prefix, key), scripts.give_back_arguments(quota, back), first)
-
-    def peek(self, key: str, quota: Quota) -> Level:
-        """See Store.peek."""
-        return self._run("peek", bucket_name(self._prefix, key), scripts.peek_arguments(quota), scripts.read_level)
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""

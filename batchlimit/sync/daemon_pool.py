@@ -26,10 +26,6 @@ _IDLE = 10.0
 """A thread ends after so many idle seconds."""
 
 
-def _never() -> bool:
-    return False
-
-
 class DaemonPool:
     """Runs calls that may take long, or for ever, in threads of its own.
 
@@ -45,7 +41,7 @@ class DaemonPool:
         self._threads = self._idle = 0
         self._stopped = False
 
-    def run(self, work: Callable[[], T], seconds: float, most: float = 0.0, failing: Callable[[], bool] = _never) -> T:
+    def run(self, work: Callable[[], T], seconds: float, most: float = 0.0, failing: Callable[[], bool] = bool) -> T:
         """Return what `work` returns, or raise what it raises; TimeoutError if that takes too long.
 
         Each `seconds` the caller looks: too long is when it is `failing`, or `most` seconds (default 0) have passed.

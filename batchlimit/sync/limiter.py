@@ -15,10 +15,10 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
+from batchlimit.keyspace.reservation import OnError, estimated, fitting
 from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.estimate import OnError, estimated, fitting
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from batchlimit.errors import BatchLimitError
-from batchlimit.reservoir.estimate import Estimate, OnError
+from batchlimit.keyspace.reservation import BaseReservation, OnError
 
 
-class _Reserved(Estimate):
+class _Reserved(BaseReservation):
     """Gives back what was charged, at the end of its `with` block."""
 
     __slots__ = ()

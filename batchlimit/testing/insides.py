@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from batchlimit.aio.guarded_store import GuardedStore as AsyncGuardedStore
-from batchlimit.aio.home import Due, Home, Timer
+from batchlimit.aio.home import Due, Home
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
 from batchlimit.aio.registry import Registry as AsyncRegistry
 from batchlimit.aio.waiting_task import WaitingTask
@@ -153,13 +153,13 @@ class AsyncPlainStore(AsyncGuardedStore):
             return await work(*args)
 
 
-class VirtualTimer(Timer):
-    """Comes to each thing when the clock was moved to its `due`; waiting tasks move it when no other task can go on."""
+class VirtualHome(Home):
+    """A Home whose timer rings when the clock was moved; waiting tasks move it when no other task can go on."""
 
-    _clock: VirtualTime
+    clock: VirtualTime
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: VirtualTime) -> None:
-        super().__init__(loop, clock)
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().move_to(loop)
         self._patient: set[WaitingTask] = set()
         self._turns = 0  # until the clock is moved; 0: nobody counts
 
@@ -171,13 +171,21 @@ class VirtualTimer(Timer):
 
     def arrive(self) -> None:
         """After the clock was moved, by whatever thread: ring, if something is due."""
-        if self._rings_at <= self._clock():
+        if self._loop is not None and self._rings_at <= self.clock():
             with contextlib.suppress(RuntimeError):  # its loop was closed
                 self._loop.call_soon_threadsafe(self._ring, context=Context())
 
+    def turn(self, work: Callable[[], object]) -> None:
+        """Do this in the thread of the loop: now, or before anything that another thread asks of it later."""
+        loop = self._loop
+        if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:
+            work()
+        else:
+            loop.call_soon_threadsafe(work, context=Context())
+
     def _set_timer(self, at: float) -> None:
         self._rings_at = at
-        if at <= self._clock():
+        if at <= self.clock():
             self._loop.call_soon(self._ring, context=Context())
 
     def _count(self) -> None:
@@ -193,31 +201,12 @@ class VirtualTimer(Timer):
         self._patient = {each for each in self._patient if each.due < math.inf}
         if not self._patient:
             return
-        if self._clock.held:
+        if self.clock.held:
             self._turns = 1
             self._loop.call_later(LOOK, self._turn, context=Context())
             return
-        self._clock.move(min(each.due for each in self._patient))
+        self.clock.move(min(each.due for each in self._patient))
         self._count()
-
-
-class VirtualHome(Home):
-    """A Home with a timer in virtual time."""
-
-    clock: VirtualTime
-    timer: VirtualTimer | None = None
-
-    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().move_to(loop)
-        self._timer = self.timer = VirtualTimer(loop, self.clock)
-
-    def turn(self, work: Callable[[], object]) -> None:
-        """Do this in the thread of the loop: now, or before anything that another thread asks of it later."""
-        loop = self._loop
-        if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:
-            work()
-        else:
-            loop.call_soon_threadsafe(work, context=Context())
 
 
 class AsyncVirtualEntry(AsyncKeyEntry):
@@ -248,8 +237,7 @@ class AsyncVirtualRegistry(AsyncRegistry):
         known.expire()
         if known.in_force is not before:
             self._home.turn(self._obey)
-        if self._home.timer is not None:
-            self._home.timer.arrive()
+        self._home.arrive()
 
     def _obey(self) -> None:
         for entry in list(self.entries.values()):

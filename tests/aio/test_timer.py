@@ -4,10 +4,11 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from batchlimit.aio.home import Timer
+from batchlimit.aio.home import Home
 from batchlimit.base.waking import AT_ONCE
 from tests.aio.loop import virtual_loop
 
@@ -21,8 +22,11 @@ class Thing:
         self.rung.append(virtual_loop().now)
 
 
-def timer() -> Timer:
-    return Timer(asyncio.get_running_loop(), virtual_loop().time)
+def timer() -> Home:
+    nobody: Any = None
+    home = Home(nobody, virtual_loop().time, nobody)
+    home.move_to(asyncio.get_running_loop())
+    return home
 
 
 def planned() -> int:

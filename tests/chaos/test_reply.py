@@ -24,7 +24,8 @@ def relay(valkey: Server) -> Iterator[Relay]:
 
 
 def level(store: RedisStore) -> int:
-    return store.peek("key", HOURLY).level
+    told: int = store.peek("key", HOURLY).level
+    return told
 
 
 def lose_a_reply(relay: Relay, limiter: Any, store: RedisStore) -> None:

@@ -17,7 +17,7 @@ OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
 
 
-class Estimate(Unique):
+class BaseReservation(Unique):
     """A charge of one key or several, in either API, and its block. Costs are whole tokens."""
 
     __slots__ = ("_adjust", "_costs", "_on_error", "_settled", "costs")

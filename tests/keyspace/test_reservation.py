@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from batchlimit.reservoir.estimate import Estimate, OnError, estimated
+from batchlimit.keyspace.reservation import BaseReservation, OnError, estimated
 
 
-def made(on_error: OnError) -> tuple[Estimate, list[tuple[str, int]]]:
+def made(on_error: OnError) -> tuple[BaseReservation, list[tuple[str, int]]]:
     """Return an estimate of 40 tokens, and what its key was charged by it."""
     adjusted = list[tuple[str, int]]()
-    return Estimate({"key": 40}, on_error, lambda key, more: adjusted.append((key, more))), adjusted
+    return BaseReservation({"key": 40}, on_error, lambda key, more: adjusted.append((key, more))), adjusted
 
 
 @pytest.mark.parametrize(("actual", "difference"), [(0, -40), (39, -1), (40, 0), (41, 1), (1000, 960)])
@@ -65,4 +65,4 @@ def test_the_first_key_that_was_not_reserved_is_named() -> None:
 
 
 def test_an_estimate_shows_what_it_is_of() -> None:
-    assert repr(made("keep")[0]) == "<Estimate of 40 at 'key': open>"
+    assert repr(made("keep")[0]) == "<BaseReservation of 40 at 'key': open>"
