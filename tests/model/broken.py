@@ -128,8 +128,8 @@ leases that end stay outstanding | one spends | bucket.bucket:Bucket._refill_to
 """)
 # Of calls at several keys: all keys are charged, or none.
 BREAKS |= breaks(r"""
-a call that is refused keeps the tokens of its other keys | two keys by slot | aio.acquire_all:AsyncAcquireAll._try
-    \n            self._leave() => \n            self._held = []
+a call that is refused keeps the tokens of its other keys | two keys by slot | keyspace.several:SeveralKeys._try
+    self._leave()\n            raise\n        except Base => self._held = []\n            raise\n        except Base
 what several keys were charged is not confirmed | two keys by slot | keyspace.several:SeveralKeys._confirm
     caller.confirm() => pass
 a token counted as spent is gone where another asks first | two keys by slot, three calls | reservoir.lease:Lease.credit
