@@ -10,8 +10,6 @@ from batchlimit.bucket.messages import Grant
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Fetch
 
-_FIFTH = 0.2
-"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
 Fill = Literal["full", "share", "empty"]
 """How full a bucket begins anew whose state was lost: the whole burst, one instance's share of it, or nothing."""
 FILLS = get_args(Fill)
@@ -142,17 +140,11 @@ class BucketView:
         return epoch, first_fill(self._fill, self.active_instances), self.round_trip
 
     def fits_in(self, tokens: int, quota: Quota, now: float) -> float:
-        """Return after how many seconds the bucket has so many tokens for this process, as far as it told.
-
-        It is never too little for a process that is alone.
-        """
+        """Return after how many seconds the bucket has so many tokens for this process, as far as it told."""
         return max(0.0, self._fits_at(tokens, quota) + _ROUNDING - now)
 
     def has(self, tokens: int, quota: Quota, now: float) -> bool:
-        """Whether the bucket has so many tokens for this process by now, as far as it told.
-
-        `fits_in` waits a little longer, so that whoever comes when it was told finds them.
-        """
+        """Whether the bucket has so many tokens here by now, as far as it told: a little sooner than `fits_in`."""
         return self._fits_at(tokens, quota) <= now
 
     def _fits_at(self, tokens: int, quota: Quota) -> float:
@@ -265,10 +257,3 @@ def fastest_rate(quota: Quota) -> float:
 def slowest_rate(quota: Quota) -> float:
     """Tokens per second of the slowest bandwidth."""
     return min(each.rate for each in quota.bandwidths)
-
-
-def leaves_plenty(fetch: Fetch, grant: Grant, quota: Quota, jitter: float) -> bool:
-    """Whether all that was needed was granted, at once, and the bucket is not scarce after it, at any pace."""
-    if grant.granted < fetch.ask.need or grant.starts_in > 0.0:
-        return False
-    return grant.level >= jitter * _FIFTH * quota.largest_cost

@@ -80,7 +80,7 @@ from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.reservoir.admission import QueueAdmission
-from batchlimit.reservoir.bucket_view import KeySnapshot, leaves_plenty
+from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
@@ -169,10 +169,7 @@ class Reservoir:
         return wait_for(seconds, waiter, now)
 
     def leave(self, waiter: Waiter, now: float) -> None:
-        """Take a caller out of the queue, whatever its verdict and wherever it was interrupted.
-
-        If it has not reported on its request, that has failed.
-        """
+        """Take a caller out of the queue, wherever it was interrupted; a request that it did not report has failed."""
         if (request := self.state.in_flight) is not None and waiter.request is request:
             if isinstance(request, Fetch):
                 self.failed(request, None, now)
@@ -198,15 +195,12 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            # Urgent callers ask again at once, after some of what they need: for more that begins later. Spaced as the
-            # asks of others at an empty bucket, one such instance of eight waited for up to .95 s, not .37, at 100/s.
-            if leaves_plenty(fetch, grant, state.quota, jitter) or (
-                state.told_too_much
-                or (grant.granted > 0 and grant.starts_in == 0.0 and state.queue.highest_priority > 1)
-            ):
-                state.denials = NO_DENIALS
-            else:
-                state.denials = DenialCache.learned(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
+            state.denials = NO_DENIALS
+            if not state.told_too_much:
+                answer, is_urgent = (fetch, grant, state.quota), state.queue.highest_priority > 1
+                state.denials = DenialCache.learned(
+                    *answer, state.demand.rate, now, jitter, begins, is_urgent=is_urgent
+                )
         self.requests.refunds += state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends

@@ -15,7 +15,6 @@ from batchlimit.reservoir.bucket_view import (
     binding_of,
     first_fill,
     kept_epoch,
-    leaves_plenty,
 )
 from batchlimit.reservoir.waiter import Fetch
 from tests.reservoir.entry import HUNDRED
@@ -54,27 +53,6 @@ def test_the_bandwidth_with_the_next_token_last_or_the_fewest_binds(
     levels: tuple[float, ...], quota: Quota, binding: int | None
 ) -> None:
     assert binding_of(levels, quota) == binding
-
-
-@pytest.mark.parametrize(
-    ("need", "granted", "starts_in", "level", "quota", "is_plenty"),
-    [
-        (5, 5, 0.0, 50, HUNDRED, True),
-        (5, 4, 0.0, 50, HUNDRED, False),
-        (5, 5, 0.1, 50, HUNDRED, False),
-        (5, 5, 0.0, 20, HUNDRED, True),  # a fifth
-        (5, 5, 0.0, 19, HUNDRED, False),
-        (1, 1, 0.0, 1, Quota(1.0, 2), True),
-        (1, 1, 0.0, 0, Quota(1.0, 2), False),
-        (1, 1, 0.0, 12, TWO, True),  # of the smallest burst
-        (1, 1, 0.0, 11, TWO, False),
-    ],
-)
-def test_a_bucket_has_plenty_where_all_was_granted_at_once_and_a_fifth_is_left(
-    need: int, granted: int, starts_in: float, level: int, quota: Quota, is_plenty: bool
-) -> None:
-    told = answer(granted, starts_in=starts_in, level=level)
-    assert leaves_plenty(fetch(need, quota), told, quota, 1.0) is is_plenty
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from batchlimit.quota.failure_policy import CLOSED
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import InstanceCount, leaves_plenty
+from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
@@ -39,8 +39,6 @@ def fetch(
 def learned(
     asked: Fetch, grant: Grant, *, quota: Quota = THOUSAND, demand: float = 0.0, now: float = 0.0, jitter: float = 1.0
 ) -> DenialCache:
-    if leaves_plenty(asked, grant, quota, jitter):
-        return NO_DENIALS
     return DenialCache.learned(asked, grant, quota, demand, now, jitter, now + grant.starts_in)
 
 
