@@ -10,7 +10,7 @@ from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, LoopRefillGate, WaitingTask
 from batchlimit.base.redaction import shown
-from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
@@ -57,20 +57,16 @@ class KeyEntry:
         return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
 
     def take(self, cost: int) -> float:
-        """Spend free tokens unless a caller waits for them.
-
-        Returns:
-            The instant before which they count, or NO_WAIT if there are too few.
-        """
+        """Spend free tokens unless a caller waits for them; return until when they count (LONG_AGO: too few)."""
         before = self.tokens.take(cost)
-        if before == NO_WAIT and self.tokens.low_watermark:
+        if before == LONG_AGO and self.tokens.low_watermark:
             before = self.reservoir.requests.take_low(cost)
             self.changed()
         if self.home.clock() < before:
             return before
-        if before != NO_WAIT:
+        if before != LONG_AGO:
             self.tokens.took_late(cost)
-        return NO_WAIT
+        return LONG_AGO
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
@@ -93,10 +89,7 @@ class KeyEntry:
         return caller
 
     def adopt(self, fetch: Fetch, cost: int, deadline: float, number: int, priority: int) -> WaitingTask | None:
-        """Begin with this in flight, which was sent for the first caller before; None: another one was faster.
-
-        To be followed by a report on the request.
-        """
+        """Begin with this in flight, sent for the first caller; a report follows. None: another one was faster."""
         caller = WaitingTask(self, cost, deadline, prompt=True, priority=priority)
         caller.waited, caller.waiter.number = True, number
         if not self.reservoir.adopt(caller.waiter, fetch):

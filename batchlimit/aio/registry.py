@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from batchlimit.aio import store_calls
@@ -83,6 +83,7 @@ class Registry(BaseRegistry):
     It ends with the limiter and with the loop. In a forked child it begins anew, as another instance.
     """
 
+    _lives: type[Home] = Home
     calls = store_calls
     entries: dict[str, KeyEntry]
     store: GuardedStore
@@ -92,7 +93,7 @@ class Registry(BaseRegistry):
         super().__init__(store, rule, options, clock)
         self.store = GuardedStore(store, options.deadline)
         rules = store.rules if isinstance(store, Ruled) else None
-        self.rules = RuleReader(rules, clock, lambda steps: self._start(drive(steps)), self._reconsider)
+        self.rules = RuleReader(rules, clock, lambda steps: self._home.start(drive(steps)), self._reconsider)
         self._follower = FileFollower(self._go_by_file)
         self._inherited: object = None
         self._begin()
@@ -103,8 +104,8 @@ class Registry(BaseRegistry):
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, on no loop."""
         self._keyspace = self._new_keyspace(self._make, lambda _: self._come_at(self._keyspace.dormant.due))
-        self._home = Home(self.store, self.clock, self._keyspace.let_go)
-        self.spends = Spends(self, self._keyspace.spending, self._come_at, self._start)
+        self._home = self._lives(self.store, self.clock, self._keyspace.let_go)
+        self.spends = Spends(self, self._keyspace.spending, self._come_at, self._home.start)
         self.due = math.inf  # when the timer comes to forget dormant keys
         self.loop: asyncio.AbstractEventLoop | None = None
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
@@ -184,13 +185,10 @@ class Registry(BaseRegistry):
         """Forget dormant keys that are idle by now, or some of them; the timer calls it when they are `due`."""
         self._come_at(min(self._keyspace.dormant.forget_idle(self.clock()), self.rules.expire()))
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        return self._home.start(work)
-
     def _reconsider(self) -> "asyncio.Task[None]":
         """Have all keys go by the overrides that are known now."""
         self._come_at(self.rules.known.next_end)
-        return self._start(self._change_each(lambda entry: entry.reservoir.rule.reconsider(self.clock())))
+        return self._home.start(self._change_each(lambda entry: entry.reservoir.rule.reconsider(self.clock())))
 
     def _go_by_file(self) -> None:
         """Have all keys go by what the file says now."""
@@ -199,7 +197,7 @@ class Registry(BaseRegistry):
             self.code = self._made_with.by_file(self.file.limits, self.code, self.clock())
             self._keyspace.obey(self.code)
         if self.entries and not self.closed:
-            self._start(self._change_each(self._recode))
+            self._home.start(self._change_each(self._recode))
 
     def _recode(self, entry: KeyEntry) -> None:
         with self._counting:
@@ -224,10 +222,7 @@ class Registry(BaseRegistry):
             return self._counted(self._keyspace.census(), give_way)
 
     async def close(self) -> None:
-        """Fail all waiters, give all tokens back, close a store of our own. A second call waits for the first.
-
-        Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
-        """
+        """Fail all waiters, give all tokens back, close a store of our own; then raise what went wrong first."""
         self.settle_in()
         await asyncio.shield(self._begin_to_close())
 

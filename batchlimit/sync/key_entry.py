@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from batchlimit.base.blocking import not_reentered, own_lock
 from batchlimit.base.redaction import shown
-from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.base.waking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
@@ -61,6 +61,9 @@ class KeyEntry:
     )  # fmt: skip
     page: Page
     seen: int
+    thread_event: Callable[[], Event] = Event
+    """What a thread waits on, and a task."""
+    task_event: Callable[[], TaskEvent] = TaskEvent
 
     def __init__(
         self,
@@ -89,29 +92,17 @@ class KeyEntry:
     def __repr__(self) -> str:
         return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
 
-    def thread_event(self) -> Event:
-        """Return what a thread is to wait on."""
-        return Event()
-
-    def task_event(self) -> TaskEvent:
-        """Return what a task is to wait on."""
-        return TaskEvent()
-
     def take(self, cost: int) -> float:
-        """Spend free tokens unless a caller waits for them.
-
-        Returns:
-            The instant before which they count, or NO_WAIT if there are too few.
-        """
+        """Spend free tokens unless a caller waits for them; return until when they count (LONG_AGO: too few)."""
         with not_reentered(self.lock):
             before = self.tokens.take(cost)
-        if before == NO_WAIT and self.tokens.low_watermark:
+        if before == LONG_AGO and self.tokens.low_watermark:
             before = self.locked(lambda: self.reservoir.requests.take_low(cost))
         if self.clock() < before:
             return before
-        if before != NO_WAIT:
+        if before != LONG_AGO:
             self.took_late(cost)
-        return NO_WAIT
+        return LONG_AGO
 
     def took_late(self, cost: int) -> None:
         """Uncount tokens that were taken too late to be spent."""
@@ -124,10 +115,6 @@ class KeyEntry:
             return RETIRED
         self.reservoir.admission.join(waiter)
         return None
-
-    def granted(self, fetch: Fetch, grant: Grant) -> None:
-        """Take in what the store granted."""
-        self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), uniform(0.75, 1.25)))
 
     def tend(self) -> Fetch | GiveBack | None:
         """Return what the background thread is to send, and plan when it comes again."""
@@ -200,5 +187,5 @@ def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -
         entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
         return
     is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
-    entry.granted(request, outcome)
+    entry.locked(lambda: entry.reservoir.granted(request, outcome, entry.clock(), uniform(0.75, 1.25)))
     entry.refill_gate = (entry.refill_gate or threading.Lock()) if is_for_many else None

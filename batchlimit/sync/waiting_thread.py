@@ -7,7 +7,7 @@ from typing import Any
 
 from batchlimit.base.blocking import AMID, warn_in_loop
 from batchlimit.base.forks import beginnings
-from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
@@ -31,7 +31,7 @@ class WaitingThread:
         self.entry = entry
         self._event: Any = None  # from its first sleep on
         self.waiter = Waiter(cost, deadline, AWAKE, tentative=tentative, priority=priority)
-        self._since = entry.clock() if deadline != NO_WAIT else NO_WAIT
+        self._since = entry.clock() if deadline != NO_WAIT else LONG_AGO
         self.waited = self._asked = False  # whether it waited for anything; whether the store was just asked for it
 
     def wait(self) -> AdmissionResult | None:
@@ -40,10 +40,7 @@ class WaitingThread:
         return self._ended(self._join)
 
     def join_first(self) -> Step | None:
-        """Join the queue if nobody is in it or asks the store, and return the first step; None: it did not join.
-
-        To be followed by `result` or `leave`; before that, if the step is a Fetch, by `store_calls.fetch_together`.
-        """
+        """Join the queue if it is empty and quiet; return the first step, which its caller sends. None: not joined."""
 
         def join() -> Step | None:
             state = self.entry.reservoir.state
@@ -54,10 +51,7 @@ class WaitingThread:
         return step
 
     def adopt(self, fetch: Fetch) -> bool:
-        """Be the one whose request is in flight at a key that came into use just now; False: others were faster.
-
-        Requires the lock. To be followed by a report on the request, and by `result` or `leave`.
-        """
+        """Be the one whose request is in flight at a new key; requires the lock. False: others were faster."""
         self.waited = self._asked = True
         return self.entry.reservoir.adopt(self.waiter, fetch)
 
@@ -83,7 +77,7 @@ class WaitingThread:
         try:
             verdict = yield from self._verdict(look)
         finally:
-            if self.waited and self._since != NO_WAIT:
+            if self.waited and self._since != LONG_AGO:
                 self.entry.reservoir.state.waits.add(self.entry.clock() - self._since)
         if self._event is not None:
             self._event.over()

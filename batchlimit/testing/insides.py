@@ -72,13 +72,19 @@ class Attendant(Refresher):
         return False
 
 
-def be_patient(reservoir: Reservoir, fetch: Fetch, grant: Grant) -> None:
-    """Wait until what is short fits, without a look each half second (170,000 a day); after a grant ask at once."""
-    state, denials = reservoir.state, reservoir.state.denials
-    if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and not state.denies_all:
-        state.denials = NO_DENIALS
-    else:
-        state.denials = denials._replace(dry_until=max(denials.dry_until, denials.fits_at))
+class PatientReservoir(Reservoir):
+    """Has callers wait until what is short fits, without a look each half second: there are 170,000 a day."""
+
+    __slots__ = ()
+
+    def granted(self, fetch: Fetch, grant: Grant, now: float, _jitter: float) -> None:
+        """See Reservoir.granted; after a grant it asks at once."""
+        super().granted(fetch, grant, now, jitter=1.0)
+        state, denials = self.state, self.state.denials
+        if grant.granted >= fetch.ask.need and grant.starts_in == 0.0 and not state.denies_all:
+            state.denials = NO_DENIALS
+        else:
+            state.denials = denials._replace(dry_until=max(denials.dry_until, denials.fits_at))
 
 
 def forget_denials(reservoir: Reservoir) -> None:
@@ -94,21 +100,10 @@ class VirtualEntry(KeyEntry):
     clock: VirtualTime
 
     def thread_event(self) -> ThreadEvent:
-        """Return what a thread is to wait on."""
         return ThreadEvent(self.clock)
 
     def task_event(self) -> TaskEvent:
-        """Return what a task is to wait on."""
         return LoopEvent(self.clock)
-
-    def granted(self, fetch: Fetch, grant: Grant) -> None:
-        """See KeyEntry; whoever is short waits until its tokens have flowed in."""
-
-        def take_in() -> None:
-            self.reservoir.granted(fetch, grant, self.clock(), jitter=1.0)
-            be_patient(self.reservoir, fetch, grant)
-
-        self.locked(take_in)
 
 
 class VirtualRegistry(Registry):
@@ -138,6 +133,7 @@ class VirtualRegistry(Registry):
         super()._begin()
 
     def _make(self, key: str, reservoir: Reservoir) -> KeyEntry:
+        reservoir.__class__ = PatientReservoir
         return VirtualEntry(key, reservoir, self.store, self.clock, self._watch, self.finish)
 
 
@@ -209,20 +205,11 @@ class VirtualHome(Home):
         self._count()
 
 
-class AsyncVirtualEntry(AsyncKeyEntry):
-    """A KeyEntry whose callers wait until what is short fits."""
-
-    __slots__ = ()
-
-    def _granted(self, fetch: Fetch, grant: Grant) -> None:
-        super()._granted(fetch, grant)
-        be_patient(self.reservoir, fetch, grant)
-
-
 class AsyncVirtualRegistry(AsyncRegistry):
     """A Registry in virtual time, in place of another one, whose quotas and options it has."""
 
     clock: VirtualTime
+    _lives = VirtualHome
     _home: VirtualHome
     original: AsyncRegistry
     buckets: "VirtualStore"
@@ -252,7 +239,7 @@ class AsyncVirtualRegistry(AsyncRegistry):
     def _begin(self) -> None:
         self.store = AsyncPlainStore(self._opened, self._options.deadline)
         super()._begin()
-        self._home = VirtualHome(self.store, self.clock, self._keyspace.let_go)
 
     def _make(self, key: str, reservoir: Reservoir) -> AsyncKeyEntry:
-        return AsyncVirtualEntry(key, reservoir, self._home)
+        reservoir.__class__ = PatientReservoir
+        return super()._make(key, reservoir)
