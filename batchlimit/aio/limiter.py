@@ -18,7 +18,7 @@ from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
-from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
@@ -119,7 +119,7 @@ class AsyncRateLimiter(
             reservoir, now = entry.reservoir, self._clock()
             if reservoir.state.is_short(now) and reservoir.admission.deny(cost, now):
                 return registry.no
-            if entry.take(cost) != NO_WAIT:
+            if entry.take(cost) != LONG_AGO:
                 return registry.yes
             return Pending(self._try_at(entry, key, cost))
         return Pending(self._try(key, cost))
@@ -138,7 +138,7 @@ class AsyncRateLimiter(
     async def refund(self, key: str, cost: int = 1) -> None:
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.most, key)
-        await store_calls.refund(entry, cost)(key)
+        await store_calls.refund(entry, cost, key)()
 
     async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
         await drive(asking.pause(self._registry, key, seconds, why))
@@ -239,11 +239,11 @@ class AsyncRateLimiter(
             return False
         return await self._try(key, cost) if result is None else result.admitted
 
-    def _adjust(self, key: str, tokens: int) -> Callable[[str], Awaitable[None]] | None:
+    def _adjust(self, key: str, tokens: int) -> Callable[[], Awaitable[None]] | None:
         """Charge tokens that were used already, or refund them where they are less than 0; return what to wait for."""
         self._registry.check_open()
         if tokens < 0:
-            return store_calls.refund(self._registry.entry(key), -tokens)
+            return store_calls.refund(self._registry.entry(key), -tokens, key)
         if tokens > 0:
             entry = self._registry.entry(key)
             entry.locked(lambda: entry.reservoir.lifecycle.debit(tokens, self._clock()))
@@ -269,17 +269,17 @@ class AsyncRateLimiter(
 
     async def _admit_at(self, entry: KeyEntry, cost: int, until: float, priority: int = 1) -> AdmissionResult | None:
         """Admit or refuse a call at this key entry; None: it has retired."""
-        if (before := entry.take(cost)) != NO_WAIT:
+        if (before := entry.take(cost)) != LONG_AGO:
             return AdmissionResult.hit(before, entry.reservoir.forecast)
         if entry.refill_gate.admits(cost):
-            if (before := await self._wait_for_refill(entry, cost, until)) != NO_WAIT:
+            if (before := await self._wait_for_refill(entry, cost, until)) != LONG_AGO:
                 return AdmissionResult.hit(before, entry.reservoir.forecast, waited=True)
             if entry.reservoir.state.is_retired:
                 return None
         return await entry.join(cost, until, prompt=True, priority=priority).result()
 
     async def _wait_for_refill(self, entry: KeyEntry, cost: int, until: float) -> float:
-        """Wait for tokens that come for many callers, and take some, as `take` does; NO_WAIT: join the queue."""
+        """Wait for tokens that come for many callers, and take some, as `take` does; LONG_AGO: join the queue."""
         patience = entry.refill_gate.patience
         last = self._clock() + patience  # no caller begins to wait later than that: in the queue each has its turn
         if until != NO_WAIT:
@@ -287,7 +287,7 @@ class AsyncRateLimiter(
         while entry.refill_gate.admits(cost) and self._clock() <= last:
             await entry.refill_gate.turn(cost)
             if entry.reservoir.state.is_retired:
-                return NO_WAIT
-            if (before := entry.take(cost)) != NO_WAIT:
+                return LONG_AGO
+            if (before := entry.take(cost)) != LONG_AGO:
                 return before
-        return NO_WAIT
+        return LONG_AGO

@@ -1,23 +1,17 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Self
 
-from batchlimit.errors import BatchLimitError
-from batchlimit.keyspace.reservation import BaseReservation, OnError
-
-_Adjust = Callable[[str, int], Callable[[str], Awaitable[None]] | None]
-_Charge = Coroutine[Any, Any, None]
+from batchlimit.base.steps import drive
+from batchlimit.keyspace.reservation import BaseReservation, OneKeyReservation, SeveralKeysReservation
 
 
-class _AsyncReserved(BaseReservation):
-    """What is charged when it is awaited, and its `async with` block."""
+class _AsyncBlock(BaseReservation):
+    """Is charged when it is awaited, else Python says so; and settled at the end of its `async with` block."""
 
-    __slots__ = ("_charge",)
-
-    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: _Charge) -> None:
-        super().__init__(costs, on_error, adjust)
-        self._charge: _Charge | None = charge  # if nobody awaits it, Python says so
+    __slots__ = ()
+    _follow = staticmethod(drive)
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self._charged().__await__()
@@ -35,23 +29,8 @@ class _AsyncReserved(BaseReservation):
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._end(error)
 
-    async def _correct(self, actual: Mapping[str, int]) -> None:
-        """Correct all keys, then raise what went wrong first. All is on its way before anything is awaited."""
-        if self._charge is not None:
-            raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
-        under_way = [(key, self._adjust(key, tokens)) for key, tokens in self._difference(actual).items()]
-        failed: BatchLimitError | None = None
-        for key, arrived in under_way:
-            try:
-                if arrived is not None:
-                    await arrived(key)
-            except BatchLimitError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
 
-
-class AsyncReservation(_AsyncReserved):
+class AsyncReservation(_AsyncBlock, OneKeyReservation):
     """What `AsyncRateLimiter.reserve` charges when it is awaited, or entered: settle it once, by hand or in the block.
 
     A block that ends without `settle` keeps the estimate. If the block raises or is cancelled, `on_error="refund"`
@@ -70,29 +49,13 @@ class AsyncReservation(_AsyncReserved):
         18
     """
 
-    __slots__ = ("cost", "key")
-
-    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: _Adjust, charge: _Charge) -> None:
-        super().__init__(costs, on_error, adjust, charge)
-        ((self.key, self.cost),) = costs.items()
+    __slots__ = ()
 
     async def settle(self, actual: int) -> None:
-        """Say how many tokens it really was: the difference is refunded, or charged.
-
-        Tokens beyond the estimate are charged at once if they are there, else as they come in. Later callers wait for
-        that; this call does not.
-
-        Args:
-            actual: whole tokens, 0 or more.
-
-        Raises:
-            RuntimeError: it was not charged yet, it was settled before, or its block has ended.
-            StoreUnavailable, LimiterClosed, ValueError, TypeError: as AsyncRateLimiter says.
-        """
         await self._correct({self.key: actual})
 
 
-class AsyncJointReservation(_AsyncReserved):
+class AsyncJointReservation(_AsyncBlock, SeveralKeysReservation):
     """What `AsyncRateLimiter.reserve` charges of several keys when it is awaited, or entered: settle it once.
 
     A block that ends without `settle` keeps the estimates. If the block raises or is cancelled, `on_error="refund"`
@@ -113,14 +76,4 @@ class AsyncJointReservation(_AsyncReserved):
     __slots__ = ()
 
     async def settle(self, actual: Mapping[str, int]) -> None:
-        """Say how many tokens it really was: the differences are refunded, or charged, as by an AsyncReservation.
-
-        Args:
-            actual: whole tokens by key, 0 or more; a key that is not named stays as it was estimated.
-
-        Raises:
-            RuntimeError: it was not charged yet, it was settled before, or its block has ended.
-            ValueError: nothing was reserved at such a key.
-            StoreUnavailable, LimiterClosed, TypeError: as AsyncRateLimiter says.
-        """
         await self._correct(actual)

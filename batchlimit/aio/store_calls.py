@@ -44,12 +44,12 @@ def give_back(entry: "KeyEntry", back: GiveBack) -> "asyncio.Task[int | StoreUna
     return task
 
 
-def refund(entry: "KeyEntry", cost: int) -> Callable[[str], Awaitable[None]]:
-    """Take back tokens that were admitted and not used; return what waits until they arrived, by the caller's key."""
+def refund(entry: "KeyEntry", cost: int, key: str = "") -> Callable[[], Awaitable[None]]:
+    """Take back tokens that were admitted and not used; return what waits until they arrived, for whom named `key`."""
     back = entry.reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, NOBODY), entry.home.clock())
     task = None if back is None else give_back(entry, back)
     entry.changed()
-    return partial(_arrived, entry, task)
+    return partial(_arrived, entry, task, key)
 
 
 def hold(entry: "KeyEntry", seconds: float) -> bool:
@@ -72,10 +72,7 @@ async def outcome(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kw
 
 
 async def _arrived(entry: "KeyEntry", task: "asyncio.Task[int | StoreUnavailable] | None", key: str) -> None:
-    """Wait until a GiveBack has ended, and raise if the store is away and the key fails closed.
-
-    A caller that is cancelled does not stop it. Tokens that were not even sent go later.
-    """
+    """Wait until a GiveBack has ended, which no cancelled caller stops; raise if its key fails closed."""
     result = 0 if task is None else await asyncio.shield(task)
     if isinstance(result, StoreUnavailable) and entry.reservoir.state.fallback.fails_closed:
         error = entry.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store

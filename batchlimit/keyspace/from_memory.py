@@ -11,7 +11,7 @@ from operator import length_hint
 from typing import Any, NamedTuple
 
 from batchlimit.base.decision import Decision, Remains
-from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.forecast import longest_denial
 from batchlimit.reservoir.tokens import ONE
@@ -56,8 +56,8 @@ class FromMemory:
             tokens, state = entry.tokens, entry.reservoir.state
             if state.lease.borrowed:
                 break
-            end = next(tokens.lock_free, NO_WAIT) if cost is ONE else NO_WAIT
-            if end == NO_WAIT and (end := entry.take(cost)) == NO_WAIT:
+            end = next(tokens.lock_free, LONG_AGO) if cost is ONE else LONG_AGO
+            if end == LONG_AGO and (end := entry.take(cost)) == LONG_AGO:
                 break
             ends.append(end)
             if end < until:
@@ -81,10 +81,7 @@ class FromMemory:
         return None if self._charge(found) is None else _told(found, now)
 
     def charge_hot(self, costs: Any) -> HotCharge | None:
-        """Charge the keys in use by tokens that are here; None: they have too few, or all are in use.
-
-        To be followed by a spend at the others, and by `settle`.
-        """
+        """Charge the keys in use by tokens that are here; None: too few, or all are in use. `settle` follows."""
         if costs.__class__ is not dict or not (cold := {key: costs[key] for key in costs if key not in self._entries}):
             return None
         if len(cold) == len(costs):  # as where each request is another user
@@ -128,7 +125,7 @@ class FromMemory:
         """Take the tokens of all, and return until when they count; None: somebody was faster, and none is taken."""
         ends: list[float] = []
         for _, entry, cost in found:
-            if (end := _take(entry, cost)) == NO_WAIT:
+            if (end := _take(entry, cost)) == LONG_AGO:
                 break
             ends.append(end)
         if len(ends) == len(found) and self._clock() < min(ends, default=math.inf):
@@ -162,7 +159,7 @@ class FromMemory:
 
 
 def _take(entry: Any, cost: int) -> float:
-    """Spend tokens and return the instant before which they count, or NO_WAIT: somebody else was faster."""
+    """Spend tokens and return the instant before which they count, or LONG_AGO: somebody else was faster."""
     if cost is ONE:
         for before in entry.tokens.lock_free:
             return before  # type: ignore[no-any-return]

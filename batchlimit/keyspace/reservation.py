@@ -1,12 +1,13 @@
 """What reservations of both APIs are: charges that were estimated, and are settled once their cost is known."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
+from batchlimit.base.steps import Steps, followed
 from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError, Unfit
 from batchlimit.events import log_event, named
@@ -16,16 +17,23 @@ from batchlimit.quota.key import NeverFits, check_costs, check_key
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""
 
+Adjust = Callable[[str, int], Callable[[], Any] | None]
+"""Charges a key so many tokens more, or refunds them; returns what a task awaits until that has arrived."""
+
 
 class BaseReservation(Unique):
     """A charge of one key or several, in either API, and its block. Costs are whole tokens."""
 
-    __slots__ = ("_adjust", "_costs", "_on_error", "_settled", "costs")
+    __slots__ = ("_adjust", "_charge", "_costs", "_on_error", "_settled", "costs")
     _instead = "settle it where it was made, and send the actual cost there"
+    _follow: ClassVar[Any]
+    """Calls steps, or awaits them."""
 
-    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], Any]) -> None:
-        """`adjust` charges a key so many tokens more; less than 0 are refunded."""
-        self._costs, self._on_error, self._adjust = costs, on_error, adjust
+    def __init__(
+        self, costs: dict[str, int], on_error: OnError, adjust: Adjust, charge: Coroutine[Any, Any, None] | None = None
+    ) -> None:
+        """`adjust` charges a key so many tokens more; less than 0 are refunded. A task awaits the `charge` first."""
+        self._costs, self._on_error, self._adjust, self._charge = costs, on_error, adjust, charge
         self.costs = dict(costs)  # the caller's to look at
         self._settled = False
 
@@ -56,6 +64,21 @@ class BaseReservation(Unique):
         self._settled = True
         return {key: tokens - self._costs[key] for key, tokens in checked.items()}
 
+    @followed
+    def _correct(self, actual: Mapping[str, object]) -> Steps[None]:
+        """Correct all keys, then raise what went wrong first. All is on its way before a task awaits anything."""
+        if self._charge is not None:
+            raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
+        failures, under_way = list[BatchLimitError](), list[Any]()
+        for key, tokens in self._difference(actual).items():
+            with _noted(failures):
+                under_way.append(self._adjust(key, tokens))
+        for arrived in filter(None, under_way):
+            with _noted(failures):
+                yield arrived()
+        if failures:
+            raise failures[0]
+
     def _end(self, error: BaseException | None) -> None:
         """End the block, which raised this. An estimate that nobody settled is what it was, or is taken back."""
         is_taken_back = error is not None and not self._settled and self._on_error == "refund"
@@ -67,6 +90,56 @@ class BaseReservation(Unique):
                 self._adjust(key, -cost)  # whose way to the store a cancelled task does not wait for
             except BatchLimitError as away:  # the block's own error is the one to be seen
                 not_refunded(key, cost, away)
+
+
+@contextmanager
+def _noted(failures: list[BatchLimitError]) -> Iterator[None]:
+    try:
+        yield
+    except BatchLimitError as error:
+        failures.append(error)
+
+
+class OneKeyReservation(BaseReservation):
+    """A reservation of one key."""
+
+    __slots__ = ("cost", "key")
+
+    def __init__(self, costs: dict[str, int], *made_with: Any) -> None:
+        super().__init__(costs, *made_with)
+        ((self.key, self.cost),) = costs.items()
+
+    def settle(self, actual: int) -> Any:
+        """Say how many tokens it really was: the difference is refunded, or charged.
+
+        Tokens beyond the estimate are charged at once if they are there, else as they come in. Later callers wait for
+        that; this call does not.
+
+        Args:
+            actual: whole tokens, 0 or more.
+
+        Raises:
+            RuntimeError: it was settled before, its block has ended, or it was to be awaited first.
+            StoreUnavailable, LimiterClosed, ValueError, TypeError: as the limiter says.
+        """
+
+
+class SeveralKeysReservation(BaseReservation):
+    """A reservation of several keys."""
+
+    __slots__ = ()
+
+    def settle(self, actual: Mapping[str, int]) -> Any:
+        """Say how many tokens it really was: the differences are refunded, or charged, as at one key.
+
+        Args:
+            actual: whole tokens by key, 0 or more; a key that is not named stays as it was estimated.
+
+        Raises:
+            RuntimeError: it was settled before, its block has ended, or it was to be awaited first.
+            ValueError: nothing was reserved at such a key.
+            StoreUnavailable, LimiterClosed, TypeError: as the limiter says.
+        """
 
 
 def not_refunded(key: str, tokens: int, error: Exception) -> None:

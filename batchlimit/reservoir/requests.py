@@ -5,7 +5,7 @@ Below the low watermark more tokens are fetched in the background, so that no ca
 
 import math
 
-from batchlimit.base.waiting import LONG_AGO, NO_WAIT
+from batchlimit.base.waiting import LONG_AGO
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.quota.grammar import LARGEST_WEIGHT
@@ -45,10 +45,7 @@ _PART = 0.25
 
 
 def low_mark(tokens: int, demand: float, round_trip: float) -> int:
-    """Return how few of `tokens` are few, where so many are asked for a second and an answer takes so many seconds.
-
-    One more than that, for whoever comes just then, but half of them at the most; 0: callers may run dry.
-    """
+    """Return how few of `tokens` last for an answer: one more, for who comes then; 0: callers may run dry."""
     if tokens < _BRIEF * demand or not demand * round_trip:
         return 0
     return min(math.ceil(demand * round_trip * _ROUND_TRIPS) + 1, tokens // 2)
@@ -207,7 +204,7 @@ class Requests:
         """
         state, tokens = self._state, self._state.tokens
         if not tokens.low_watermark or cost > tokens.available or state.queue or state.in_flight is not None:
-            return NO_WAIT
+            return LONG_AGO
         self.want_refill()
         return tokens.take(cost)
 

@@ -10,7 +10,7 @@ from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.steps import run
 from batchlimit.base.unique import Closing
-from batchlimit.base.waiting import NO_WAIT, deadline
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
@@ -118,10 +118,10 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
                     leased.free = left
                     before = leased.expires
                 else:
-                    before = NO_WAIT
+                    before = LONG_AGO
             if self._clock() < before:
                 return True
-            if before != NO_WAIT:
+            if before != LONG_AGO:
                 entry.took_late(cost)
         return self._try_at(entry, key, cost)
 
@@ -218,7 +218,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         while result is None:
             entry = self._registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
-            if entry.take(cost) != NO_WAIT:
+            if entry.take(cost) != LONG_AGO:
                 return
             result = await WaitingCoroutine(entry, cost, until, priority).awaited()
         if not result.admitted:
@@ -243,13 +243,13 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
                 return False
             if reservoir.forecast.denies(cost, now) and entry.locked(lambda: reservoir.admission.deny(cost, now)):
                 return False
-        if entry.tokens.available and entry.take(cost) != NO_WAIT:  # pending tokens are none: those a miss finds
+        if entry.tokens.available and entry.take(cost) != LONG_AGO:  # pending tokens are none: those a miss finds
             return True
         if (gate := entry.refill_gate) is not None:
             warn_in_loop()
             if gate.acquire(timeout=entry.store.brief):
                 try:
-                    return entry.take(cost) != NO_WAIT or self._try_store(entry, key, cost)
+                    return entry.take(cost) != LONG_AGO or self._try_store(entry, key, cost)
                 finally:
                     gate.release()
             # The store is away, or the thread inside was interrupted and never leaves.
@@ -274,7 +274,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
                 return answer
             entry = registry.live_entry(key)
             check_cost(cost, entry.reservoir.state.most, key)
-            if (before := entry.take(cost)) != NO_WAIT:
+            if (before := entry.take(cost)) != LONG_AGO:
                 return AdmissionResult.hit(before, entry.reservoir.forecast)
             if (result := self._wait(entry, cost, until, priority)) is not None:
                 return result

@@ -1,16 +1,17 @@
 """A reservation: an estimate is charged before, and settled when it is known what it really was."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Self
 
-from batchlimit.errors import BatchLimitError
-from batchlimit.keyspace.reservation import BaseReservation, OnError
+from batchlimit.base.steps import run
+from batchlimit.keyspace.reservation import BaseReservation, OneKeyReservation, SeveralKeysReservation
 
 
-class _Reserved(BaseReservation):
-    """Gives back what was charged, at the end of its `with` block."""
+class _Block(BaseReservation):
+    """Is settled at the end of its `with` block."""
 
     __slots__ = ()
+    _follow = staticmethod(run)
 
     def __enter__(self) -> Self:
         self._check_open()  # a second block would be charged to nobody
@@ -19,19 +20,8 @@ class _Reserved(BaseReservation):
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._end(error)
 
-    def _correct(self, actual: Mapping[str, int]) -> None:
-        """Correct all keys, then raise what went wrong first."""
-        failed: BatchLimitError | None = None
-        for key, tokens in self._difference(actual).items():
-            try:
-                self._adjust(key, tokens)
-            except BatchLimitError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
 
-
-class Reservation(_Reserved):
+class Reservation(_Block, OneKeyReservation):
     """What `RateLimiter.reserve` charged: settle it once, by hand or within a `with` block.
 
     A block that ends without `settle` keeps the estimate. If the block raises, `on_error="refund"` takes the estimate
@@ -50,29 +40,13 @@ class Reservation(_Reserved):
         (True, 18)
     """
 
-    __slots__ = ("cost", "key")
-
-    def __init__(self, costs: dict[str, int], on_error: OnError, adjust: Callable[[str, int], None]) -> None:
-        super().__init__(costs, on_error, adjust)
-        ((self.key, self.cost),) = costs.items()
+    __slots__ = ()
 
     def settle(self, actual: int) -> None:
-        """Say how many tokens it really was: the difference is refunded, or charged.
-
-        Tokens beyond the estimate are charged at once if they are there, else as they come in. Later callers wait for
-        that; this call does not.
-
-        Args:
-            actual: whole tokens, 0 or more.
-
-        Raises:
-            RuntimeError: it was settled before, or its block has ended.
-            StoreUnavailable, LimiterClosed, ValueError, TypeError: as RateLimiter says.
-        """
         self._correct({self.key: actual})
 
 
-class JointReservation(_Reserved):
+class JointReservation(_Block, SeveralKeysReservation):
     """What `RateLimiter.reserve` charged of several keys: settle it once, by hand or within a `with` block.
 
     A block that ends without `settle` keeps the estimates. If the block raises, `on_error="refund"` takes all of them
@@ -93,14 +67,4 @@ class JointReservation(_Reserved):
     __slots__ = ()
 
     def settle(self, actual: Mapping[str, int]) -> None:
-        """Say how many tokens it really was: the differences are refunded, or charged, as by a Reservation.
-
-        Args:
-            actual: whole tokens by key, 0 or more; a key that is not named stays as it was estimated.
-
-        Raises:
-            RuntimeError: it was settled before, or its block has ended.
-            ValueError: nothing was reserved at such a key.
-            StoreUnavailable, LimiterClosed, TypeError: as RateLimiter says.
-        """
         self._correct(actual)
