@@ -50,10 +50,7 @@ class GuardedStore(Guard):
         self._looks_at = -math.inf  # when a timer gives up what is late; a signal handler may make it forget to
 
     def send(self, key: str, quota: Quota, ask: Ask, took: Took[Grant]) -> bool:
-        """Ask in this turn of the loop, without a task; False: that cannot be now, so `take` it is.
-
-        `took` hears what came of it; None: nothing did, so `take` says why.
-        """
+        """Ask in this turn of the loop, and tell `took` the outcome. False, or None as the outcome: use `take`."""
         sender = self._sender
         return sender is not None and self._send(key, lambda: sender.send(key, quota, ask), took)
 
@@ -170,10 +167,7 @@ class GuardedStore(Guard):
             super()._failed(part, key, error)  # else many calls were on one connection: that it ended is one failure
 
     def _stands_in(self, part: str, key: str) -> bool:
-        """Start a prober if there is none: the one before may have been cancelled with all other tasks.
-
-        True: none can be started, and the caller has to ask instead.
-        """
+        """Start a prober unless one works; True: none can be started, and the caller has to ask instead."""
         return not self._outages.has_prober(part) and not self._send_prober(part, key)
 
     def _send_prober(self, part: str, key: str) -> bool:

@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, Generic, Self, TypeVar
 
 from batchlimit.base.clock import steady
@@ -124,9 +123,7 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
         options = Options(sizer, idle_after, fill, weight, max_keys, deadline, on_failure, revision, mode)
         store = cls._open(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         make: Callable[..., Self] = cls
-        limiter = make(
-            store, quota, clock=clock, **{each.name: getattr(options, each.name) for each in fields(options)}
-        )
+        limiter = make(store, quota, clock=clock, **options.as_arguments())
         limiter._registry.own_store(connect_timeout)
         return limiter
 

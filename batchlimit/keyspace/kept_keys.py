@@ -63,11 +63,7 @@ class DormantKeys:
         self.keep({key: snapshot.pack()}, snapshot.used, now, in_use)
 
     def keep(self, packed: dict[str, bytes], used: float, now: float, in_use: int = 0) -> float:
-        """As `put`, for snapshots that are packed, of keys last `used` together; make room beside so many in use.
-
-        Returns:
-            The instant at which to come and forget them; inf: no need, somebody comes for others of their shelf.
-        """
+        """As `put`, for packed snapshots of keys last `used` together; return when to forget them (inf: no need)."""
         if (idle_at := used + self._idle_after) <= now or not packed:
             return math.inf
         shelf = self._shelves[0]
@@ -98,10 +94,7 @@ class DormantKeys:
         return found
 
     def make_room(self, used: int, coming: int = 1) -> None:
-        """Forget keys, oldest shelf first, where they, those in use and the coming ones are too many.
-
-        As many as come at most, or eight: so too many become fewer, and no call takes long for that.
-        """
+        """Forget keys, oldest shelf first, where too many come: as many as come, or eight, so that no call waits."""
         used += coming
         if len(self._shelves[0].snapshots) + self._others + used > self._most:
             for _ in range(min(len(self) + used - self._most, max(coming, _FEW_LEAVE))):

@@ -134,10 +134,7 @@ class Spending(Generic[E]):
         return Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
 
     def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, now: float, kept: dict[str, bytes]) -> Outcome:
-        """Take in what became of the spends of one call, and return it; None: it came too late to be of use.
-
-        What is to be known of their keys from now on is put into `kept`, for `keep`.
-        """
+        """Take in and return what became of one call's spends, and note what to `keep`; None: it came too late."""
         for each in begun:  # as `end`, without its call
             if self._in_flight.get(each.place) is each.me:
                 del self._in_flight[each.place]

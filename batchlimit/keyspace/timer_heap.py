@@ -56,10 +56,7 @@ class TimerHeap(Generic[D]):
             self._heap, self._old = self._old, self._heap
 
     def take(self, now: float) -> D | None:
-        """Return the first thing that is due, and forget the plan.
-
-        None: none is due; or many plans were stale, and `first_at` is not later than now: to be called again soon.
-        """
+        """Return the first thing that is due, and forget its plan; None: look again at `first_at`."""
         for _ in range(_SKIPS):
             if self.first_at > now or not self:
                 break

@@ -42,11 +42,7 @@ class QueueAdmission:
             self._state.lease.reserve_for(self._state.queue.waiters)
 
     def confirm(self, waiter: Waiter) -> bool:
-        """Let a tentative waiter spend its tokens; others have nothing to confirm.
-
-        Returns:
-            Whether somebody who was held up by this may send a request now, and is to be woken.
-        """
+        """Let a tentative waiter spend its tokens; return whether somebody was held up by it, and is to be woken."""
         if waiter.tentative and isinstance(waiter.verdict, Admit):
             waiter.tentative = False  # first: a second confirmation would forget what others were given
             return self._confirm(waiter)
@@ -122,10 +118,7 @@ class QueueAdmission:
         return verdict
 
     def refuse_answered(self, now: float, fetch: Fetch | None = None, grant: Grant | None = None) -> None:
-        """Refuse the waiters that take the first answer, and then the hopeless ones.
-
-        Without a grant all those waiters have their answer: it came from the fallback.
-        """
+        """Refuse the waiters that take the first answer (no grant: the fallback's), and then the hopeless ones."""
         if not self._state.queue.waiters:
             return
         if fetch is None or grant is None:

@@ -182,10 +182,7 @@ class Fallback:
             self._forgiven_at = now + _ABSOLVED
 
     def absorb(self, tokens: int, lease: Lease, now: float) -> int:
-        """Return how many of these refunded tokens were never the bucket's, as far as is known: it must not get them.
-
-        Those that were admitted without the store come first, for a minute after its return.
-        """
+        """Return how many of the refunded tokens were admitted without the bucket: those come first, for a minute."""
         if now >= self._forgiven_at:
             self.unrefunded, self._forgiven_at = 0, math.inf
         absorbed = min(tokens, self.unrefunded)
@@ -215,13 +212,7 @@ class Trial:
         self._levels: list[float] | None = None  # of each bandwidth, of this instance's share; None: full
 
     def count(self, spent: int, instances: int, now: float) -> int:
-        """Count what was admitted since the last count; return how many whole tokens more it has refused now.
-
-        Args:
-            spent: tokens.
-            instances: how many share the quota.
-            now: the instance's clock.
-        """
+        """Count `spent` tokens that were admitted since; return how many whole tokens more it has refused now."""
         elapsed, self._at = max(0.0, now - self._at), max(now, self._at)
         shares = [(each.rate / instances, each.burst / instances) for each in self.quota.bandwidths]
         levels = self._levels or [burst for _, burst in shares]

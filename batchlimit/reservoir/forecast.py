@@ -77,10 +77,7 @@ class Forecast:
         return dry if waiter.deadline == NO_WAIT else min(dry, max(0.0, state.denials.asks_at - now))
 
     def retry_after(self, waiter: Waiter, now: float) -> float:
-        """Return the seconds after which a refused caller may come again.
-
-        If nothing better is known, that is the time in which its cost is refilled once more.
-        """
+        """Return the seconds until a refused caller may come again; if unknown, those that refill its cost."""
         state, waiters = self._state, self._state.queue
         first = state.first_cost if waiter in waiters else 0
         ahead = waiters.ahead_of(waiter) if waiter in waiters else 0
@@ -120,10 +117,7 @@ class Forecast:
         return dry
 
     def _fits_in(self, ahead: int, cost: int, now: float) -> float:
-        """Return the seconds after which `cost` is here, behind what others ask for or owe, as far as the bucket told.
-
-        The tokens that are here need no refill.
-        """
+        """Return in how many seconds `cost` is here, behind what others ask for or owe, as the bucket told."""
         state = self._state
         if state.denies_all:
             return self.held_for(now)
@@ -142,10 +136,7 @@ class Forecast:
         return max(0, level - state.overdraft.total) + here
 
     def told(self, retry_after: float, source: Source, now: float) -> Decision:
-        """Return the Decision on a call that was refused for `retry_after` seconds, or admitted if that is 0.
-
-        `source` says who decided, unless the fallback did.
-        """
+        """Return the Decision on a call that was refused for so long (0: admitted) by `source`, or the fallback."""
         state = self._state
         by: Source = source
         if state.lease.borrowed and source != "shadow":
@@ -206,11 +197,7 @@ def longest_refusal(
 
 
 def longest_denial(entries: Mapping[str, Any], costs: Mapping[str, int], now: float) -> tuple[str, Any, float] | None:
-    """Return the key that memory refuses for longest, its entry, and for how many seconds; None: it refuses none.
-
-    A call of several keys is admitted once all of them have its tokens; of one without an entry memory says nothing.
-    None also while the store is away.
-    """
+    """Return the key that memory refuses for longest, its entry and the seconds; None: none, or no store."""
     there = {key: entry for key in costs if (entry := entries.get(key)) is not None}  # other threads may remove some
     short = {key: each.reservoir for key, each in there.items() if not each.reservoir.state.tokens.has(costs[key], now)}
     if any(now < each.state.failing_until for each in short.values()):

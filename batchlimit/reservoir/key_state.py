@@ -127,10 +127,7 @@ class KeyState:
         self.largest_cost = LARGEST_BURST if self.denies_all else quota.largest_cost
 
     def count(self, now: float) -> None:
-        """Find out what was spent and asked for since the last count: a hit itself counts nothing.
-
-        A waiter counts as asking from the moment it joins, so a crowd at a cold key is demand at once.
-        """
+        """Count what was spent and asked for since the last count: a hit counts nothing, a waiter when it joins."""
         total = self.tokens.came - self.tokens.available
         spent, self.spent = total - self.spent, total
         if self.lease.borrowed:

@@ -103,10 +103,7 @@ class Lease:
         self.served -= 0 if admit.borrowed else waiter.cost
 
     def put_back(self, cost: int, now: float, margin: float = 0.0) -> int:
-        """Put back spent tokens as far as they are leased still; return how many. They stay counted as admitted.
-
-        None is put back if the lease ends within `margin` (s).
-        """
+        """Put back spent tokens, as far as they are leased for longer than `margin` (s); return how many."""
         room = cost if self.borrowed else max(0, self._recorded - self.held - self.pledged)
         back = min(cost, room) if now + margin < self._tokens.expires else 0
         self.reserved_for_waiters += back
@@ -167,13 +164,7 @@ class Lease:
         return unspent
 
     def borrow(self, granted: int, lease: float, now: float) -> int:
-        """Take in what this instance grants itself. What is left of the bucket's lease becomes borrowed as well.
-
-        It keeps its end: nothing that was leased is spent after its lease. Pending tokens are let go.
-
-        Returns:
-            How many tokens were left of the bucket's lease.
-        """
+        """Take in what this instance grants itself, until the old end at most; return what was left of the lease."""
         tokens = self._tokens
         tokens.reclaim()
         self.pending = self._recorded = tokens.low_watermark = 0

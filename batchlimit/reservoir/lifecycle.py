@@ -84,10 +84,7 @@ class Lifecycle:
         self._admission.serve()
 
     def debit(self, tokens: int, now: float) -> bool:
-        """Charge tokens that were used and not admitted: those here pay for them, in their turn, or later ones.
-
-        Nobody waits for that but the callers who come behind. False: the reservoir has retired.
-        """
+        """Charge tokens that were used and not admitted, in their turn. False: the reservoir has retired."""
         state = self._state
         if state.is_retired:
             return False
@@ -185,11 +182,7 @@ class Lifecycle:
         return True
 
     def close(self, error: Exception, closer: Waiter) -> bool:
-        """Fail every waiter, and retire; to be followed by `drain`.
-
-        Returns:
-            Whether a request is in flight: then the closer is woken when it has ended, so that it can drain the rest.
-        """
+        """Fail every waiter, and retire; return whether a request is in flight, whose end wakes the closer."""
         state = self._state
         state.is_retired, self.ended = True, error
         for waiter in state.queue:

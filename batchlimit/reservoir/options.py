@@ -3,7 +3,8 @@
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
@@ -61,6 +62,10 @@ class Options:
     on_failure: FailureSource = "closed"
     revision: int = 0
     mode: ModeSource = "enforce"
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of a limiter with these options."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __post_init__(self) -> None:
         failure_rule(self.on_failure)

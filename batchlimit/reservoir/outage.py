@@ -64,10 +64,7 @@ class Outage:
 
 
 def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: float) -> bool:
-    """Answer the waiters without the store, as the policy says; False: it has no answer.
-
-    `target` is how many tokens the request that failed wanted. A pause that the bucket told of goes on.
-    """
+    """Answer the waiters without the store, up to a `target`, or by a pause that goes on; False: no answer."""
     if state.queue.leader is None:
         return True
     admission.advance(now)

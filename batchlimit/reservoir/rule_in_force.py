@@ -79,11 +79,7 @@ class RuleInForce:
         self._state.denials = DenialCache.holding(until, now)
 
     def admit_freely(self, waiter: Waiter, now: float) -> Verdict | None:
-        """Admit all that wait, and whoever comes within half a second; a look at the overrides tells when that ends.
-
-        Returns:
-            The verdict on this waiter.
-        """
+        """Admit all that wait, and whoever comes within half a second; return the verdict on this waiter."""
         state = self._state
         self._rules.hear(UNTOLD, now)
         wanted = math.ceil(state.demand.rate * LEASE) + state.queue.tokens

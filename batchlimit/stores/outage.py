@@ -157,10 +157,7 @@ class Outages:
         self._probes[probe.part] = probe
 
     def rests(self, probe: "Probe") -> bool:
-        """Note that no prober could be started: for WITHOUT seconds callers are refused.
-
-        False: this outage had such a pause before, so a call has to be the probe.
-        """
+        """Note that no prober can start: callers are refused for a while. False: they were, so a call has to probe."""
         before, now = self._probes.get(probe.part), steady()
         due = now + self.breakers[probe.part].plan_probe(WITHOUT, now)
         self.began(probe, lambda: steady() < due)

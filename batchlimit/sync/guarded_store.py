@@ -103,10 +103,7 @@ class GuardedStore(Guard):
             raise self.late(self.deadline) from error
 
     def _stands_in(self, part: str, key: str) -> bool:
-        """Start a prober if there is none: the thread that had to start one may have been interrupted.
-
-        True: no thread can be had, and the caller has to ask instead.
-        """
+        """Start a prober unless one works; True: no thread can be had, and the caller has to ask instead."""
         if self._outages.has_prober(part):
             return False
         with not_reentered(self._lock):

@@ -129,10 +129,7 @@ class Registry(BaseRegistry):
             return self._counted(census, give_way)
 
     def close(self) -> None:
-        """Fail all waiters, give all tokens back, close a store of our own. A second call has nothing to do.
-
-        Raises, when all that could be done is done, what went wrong at the first of the keys that something did at.
-        """
+        """Fail all waiters, give all tokens back, close a store of our own; then raise what went wrong first."""
         with not_reentered(self._lock):
             self.closed = self.rules.is_closed = True
         self._refresher.stop()

@@ -160,10 +160,7 @@ class SpendScript:
         self._head, self._seen, self._clocks = "{" + prefix + ":", seen, clocks
 
     def call(self, groups: Groups, look: bool, within: float, server: str) -> Call:
-        """Return the call; see Spender.spend. The buckets are at this `server`.
-
-        An instant of the server (us) goes with it, from which on nothing is charged.
-        """
+        """Return the call, with the instant of this `server` from which on nothing is charged."""
         usual = groups[0][0].age
         names: list[str] = []
         found: list[str | bytes] = [
