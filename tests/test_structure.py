@@ -19,7 +19,7 @@ MOST_METHODS = 10
 
 CEILINGS = {
     "lines": 47_704,
-    "functions": 3_461,
+    "functions": 3_460,
     "files": 305,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -13,6 +13,9 @@ def main() -> None:
         app(prog_name="batchlimit")
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:  # such as a full disk: what was changed stays so
+        print(f"batchlimit: {error}", file=sys.stderr)
+        sys.exit(2)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("rich", "typer"):

@@ -22,7 +22,7 @@ from batchlimit.cli.top.command import Pages, show_limiter
 from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
 from batchlimit.quota.key import stored
 
-Key = Annotated[str, typer.Argument(help="What is limited; with --metrics, the name of a concurrency limiter.")]
+Key = Annotated[str, typer.Argument(help="What is limited.")]
 
 
 def get(

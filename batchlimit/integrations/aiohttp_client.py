@@ -94,8 +94,7 @@ def _answered(request: ClientRequest, unsent: Unsent) -> ClientResponse:
     made.content = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
     made.content.feed_data(unsent.body)
     made.content.feed_eof()
-    found: ClientResponse = made
-    return found
+    return made  # type: ignore[no-any-return]
 
 
 def _hold(response: ClientResponse, permit: "OutgoingPermit") -> None:

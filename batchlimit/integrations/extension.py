@@ -124,8 +124,7 @@ class Extension(Generic[App, Source]):
             about = about if about in self._served else self._last
         if about is None:
             raise RuntimeError("no application has these limits yet: call init_app")
-        found: EnforcementStatistics = about.extensions[NAME].statistics()
-        return found
+        return about.extensions[NAME].statistics()  # type: ignore[no-any-return]
 
 
 def refusal_of_bare(view: str, enforcer: Enforcer | AsyncEnforcer) -> Refusal:

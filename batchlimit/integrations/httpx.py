@@ -183,8 +183,7 @@ def _body(response: Any, read: Callable[..., Any], again: Callable[..., Any]) ->
         raise
     sent = b"".join(parts)
     response.stream = library.ByteStream(sent)
-    decoded: bytes = library.Response(response.status_code, headers=response.headers, content=sent).content
-    return decoded
+    return library.Response(response.status_code, headers=response.headers, content=sent).content  # type: ignore[no-any-return]
 
 
 def _read(stream: Any, parts: list[bytes]) -> None:

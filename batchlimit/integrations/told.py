@@ -251,16 +251,14 @@ def _at(said: Any, *names: str) -> Any:
 
 
 class _Cut(io.BytesIO):
-    """The part of a body that was read, and the error that ended it."""
+    """The part of a body that was read, and the `error` that ended it."""
 
-    def __init__(self, sent: bytes, error: Exception) -> None:
-        super().__init__(sent)
-        self._error = error
+    error: Exception
 
     def read(self, size: int | None = None, /) -> bytes:
         """Return the next part (-1: all that came); None, all of it, or what comes after that, is the error."""
         if size is None or not (found := super().read(size)):
-            raise self._error
+            raise self.error
         return found
 
 
@@ -272,7 +270,8 @@ def read_body(response: Any, following: Callable[..., Any] = next) -> Steps[byte
         while sent := (yield following(stream, b"")):
             parts.append(sent)
     except Exception as error:
-        response.raw = _anew(raw, _Cut(b"".join(parts), error))
+        response.raw = _anew(raw, cut := _Cut(b"".join(parts)))
+        cut.error = error
         raise
     response.raw = _anew(raw, io.BytesIO(b"".join(parts)))
     return (yield _anew(raw, io.BytesIO(b"".join(parts))).read(decode_content=True))  # type: ignore[no-any-return]

@@ -48,6 +48,15 @@ def test_without_its_packages_it_names_the_extra_to_install(missing: str) -> Non
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
+@pytest.mark.parametrize("command", ["--version", "--help", "check --schema", "rules -o json"])
+def test_a_full_disk_is_told_in_a_line(command: str, environment: dict[str, str]) -> None:
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "batchlimit", *command.split()]
+        ended = subprocess.run(words, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, "No space left" in ended.stderr, ended.stderr.count("\n")) == (2, True, 1), ended.stderr
+
+
 # What programs read: each field of each command stands in the table of the page, and no other
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md"
 RULE = '[[rules]]\nname = "login"\nquota = "5/minute"\nkey = "login:{ip}"\nmatch = "%s"\n'

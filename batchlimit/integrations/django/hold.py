@@ -44,8 +44,7 @@ class Hold:
 
 def hold_of(request: Any) -> Hold | None:
     """Return what the middleware has made; None: the request has not passed through it."""
-    found: Hold | None = getattr(request, HOLD_NAME, None)
-    return found
+    return getattr(request, HOLD_NAME, None)
 
 
 def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:

@@ -225,8 +225,7 @@ def mark(function: object, limit: RouteLimit) -> None:
 
 def marks_of(function: object) -> tuple[RouteLimit, ...]:
     """Return the limits that a function asks for; mostly none."""
-    found: tuple[RouteLimit, ...] = getattr(function, _MARK, ())
-    return found
+    return getattr(function, _MARK, ())
 
 
 def known_of(request: Mapping[str, object], route: Mapping[str, object]) -> Mapping[str, object]:

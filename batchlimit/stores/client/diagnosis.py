@@ -90,12 +90,15 @@ SYMPTOMS = {
     "NOPERM": Symptom("the user's ACL lacks a command or the keys: docs/redis.md has the rule"),
     "NOREPLICAS": Symptom("too few replicas are connected for the server's min-replicas-to-write"),
     "OOM": Symptom("the server's memory is full: raise its maxmemory, or remove other keys"),
+    "PROTOCOL": Symptom("what answers there is no Redis: check the address"),
     "READONLY": Symptom("the server is a replica: connect to the primary, or by redis+sentinel://, redis+cluster://"),
+    "REFUSED": Symptom("nobody listens there: start the server, or check the address"),
     "TRYAGAIN": Symptom("the key's slot is moving to another node: it will be over by itself"),
+    "UNREACHABLE": Symptom("check the address and the way there: name server, network, rights of a socket"),
     "WRONGPASS": Symptom("the name or the password in the URL is wrong, or the user is disabled"),
     "WRONGTYPE": Symptom("the bucket's name holds something else: delete it, or use another prefix", of_key=True),
 }
-"""Error codes of Redis and Valkey by name, and FORMAT, which is of lua/."""
+"""Error codes of Redis and Valkey by name, FORMAT, which is of lua/, and codes of `_plight`."""
 
 ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _ELSEWHERE)
 """Codes of a cluster node for keys of another node."""
@@ -153,7 +156,8 @@ def failure(error: Exception, address: str, handled: BaseException | None = None
     told = f"{address} failed: {said if said.startswith(code or ' ') else f'{code or type(error).__name__}: {said}'}"
     # An ASK that redis-py's client for tasks did not follow to its end concerns only the slot that moves.
     kind = BucketUnavailable if symptom.of_key or "TTL exhausted" in said else StoreUnavailable
-    message = f"{told} ({symptom.hint})" if symptom.hint else told
+    hint = symptom.hint or SYMPTOMS.get(plight, _NOTHING).hint
+    message = f"{told} ({hint})" if hint else told
     return kind(message, address=address or None, code=plight)
 
 

@@ -163,7 +163,9 @@ def test_who_cannot_connect_is_told_why_in_a_word(api: str, url: str, code: str)
     ids=str,
 )
 def test_the_code_tells_what_became_of_the_connection(error: Exception, code: str) -> None:
-    assert failure(error, "redis://a:1").code == code
+    found = failure(error, "redis://a:1")
+    assert found.code == code
+    assert code not in SYMPTOMS or str(found).endswith(f" ({SYMPTOMS[code].hint})")
 
 
 @pytest.mark.parametrize("module", [redis.sentinel, redis.asyncio.sentinel], ids=["threads", "tasks"])
