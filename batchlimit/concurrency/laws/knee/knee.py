@@ -261,15 +261,16 @@ class Knee(CountingLaw):
         # The drains of the others may show that calls take far less than was believed, if enough calls do.
         if not (self._baselines.is_far_off(ratio) and span.count >= _HEARD if drains.listens else reading.counts):
             return
-        may_rise, is_quick = not drains.listens and self._trust.drained(drains.before, ratio), self._least < _LONG_NS
+        may_rise = not drains.listens and self._trust.drained(drains.ratio_before, ratio)
+        is_quick = self._least < _LONG_NS
         change = self._baselines.learn_drain(reading, may_rise, span.is_by_chance, is_quick)
         # Drains of slow calls are rare: where a baseline fell, maybe by chance, what comes next is sudden the sooner.
         self._usual *= 1 / change if is_quick else change
         if drains.listens:
             return
         drains.relax(self._least, self._baselines.is_far_off(ratio))
-        if self._trust.responded(drains.before, ratio):
-            needed = self._estimate * ratio / drains.before
+        if self._trust.responded(drains.ratio_before, ratio):
+            needed = self._estimate * ratio / drains.ratio_before
             self._estimate = min(self._estimate, max(1.0, needed * self._band.allowed(max(1.0, needed))))
         elif self._uncut and self._trust.is_news(ratio):
             self._estimate, self._speed, self._why = max(self._estimate, self._uncut), math.inf, "trust"

@@ -170,7 +170,8 @@ class Drains:
     """Says when to drain, and holds the limit from before; `offset` (ns) makes an instant one of the common clock."""
 
     __slots__ = (
-        "_every", "_may_be_light", "_next", "_young_until", "before", "listens", "offset", "settled", "under_way",
+        "_every", "_may_be_light", "_next", "_young_until", "listens", "offset", "ratio_before", "settled",
+        "under_way",
     )  # fmt: skip
 
     def __init__(self, offset: int) -> None:
@@ -181,7 +182,7 @@ class Drains:
         """Whether one is under way; whether the next may let half in; and whether the others alone let few calls in."""
         self.settled = 0.0
         """The limit to go back to."""
-        self.before = 1.0
+        self.ratio_before = 1.0
         """The ratio before."""
 
     @property
@@ -225,7 +226,7 @@ class Drains:
 
     def listen(self, limit: float, ratio: float) -> None:
         """See how long calls take while the others drain: a limit that is not in use need not."""
-        self.under_way, self.listens, self.settled, self.before = True, True, limit, ratio
+        self.under_way, self.listens, self.settled, self.ratio_before = True, True, limit, ratio
 
     def is_usual(self, span: int) -> bool:
         """Return whether all limiters with such spans that have settled drain now."""

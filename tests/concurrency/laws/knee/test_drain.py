@@ -90,7 +90,7 @@ def test_it_lets_a_quarter_in_and_never_more_than_before(limit: float, uncut: fl
     drains = Drains(0)
     assert drains.begin(limit, 1.5, uncut) == tried
     assert drains.under_way
-    assert (drains.settled, drains.before) == (limit, 1.5)
+    assert (drains.settled, drains.ratio_before) == (limit, 1.5)
 
 
 def settled() -> Drains:
@@ -152,6 +152,6 @@ def test_to_listen_changes_no_limit() -> None:
     drains.listen(40.0, 1.2)
     assert drains.under_way
     assert drains.listens
-    assert (drains.settled, drains.before) == (40.0, 1.2)
+    assert (drains.settled, drains.ratio_before) == (40.0, 1.2)
     drains.begin(40.0, 1.2, 0)
     assert not drains.listens
