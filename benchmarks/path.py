@@ -36,9 +36,9 @@ PERMIT = "a permit"
 THREADS, TASKS, WEB = "threads", "tasks", "FastAPI"
 AT_MOST = {
     (THREADS, UNUSED): (18, 51),
-    (THREADS, IN_USE): (20, 105),
-    (TASKS, UNUSED): (18, 45),
-    (TASKS, IN_USE): (20, 107),
+    (THREADS, IN_USE): (20, 103),
+    (TASKS, UNUSED): (18, 43),
+    (TASKS, IN_USE): (20, 106),
     (THREADS, PERMIT): (4, 10),
     (TASKS, PERMIT): (4, 10),
     (WEB, FIRST): (40, 150),

@@ -9,12 +9,11 @@ from typing import TypeVar
 from batchlimit.aio import store_calls
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, LoopRefillGate, WaitingTask
-from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.census import Page
+from batchlimit.keyspace.census import BaseKeyEntry
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait
 from batchlimit.stores.guard import MANY
@@ -25,7 +24,7 @@ _PATIENCE = 1.0
 _NOTHING = None, 0.0
 
 
-class KeyEntry:
+class KeyEntry(BaseKeyEntry):
     """Where the tasks that use one key meet: it makes each change of the reservoir, and then wakes whom it concerns.
 
     Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
@@ -33,28 +32,14 @@ class KeyEntry:
     It has 12 public methods: each is one event at a key.
     """
 
-    __slots__ = (
-        "_asker", "_is_dead", "_is_waking", "_seen_in_flight", "due", "home", "key", "page", "refill_gate", "reservoir",
-        "seen", "tokens"
-    )  # fmt: skip
-    lock = None
-    """Nothing keeps the loop out while another thread counts: it changes its entries whenever it likes."""
-    page: Page
-    seen: int
+    __slots__ = ("_asker", "_is_dead", "_is_waking", "_seen_in_flight", "home", "refill_gate")
 
     def __init__(self, key: str, reservoir: Reservoir, home: Home) -> None:
-        self.key = key
-        self.reservoir = reservoir
-        self.tokens = reservoir.tokens  # one look less for every hit
-        self.due = math.inf
-        self.refill_gate = NO_GATE
-        self.home = home
+        self.key, self.reservoir, self.tokens, self.due = key, reservoir, reservoir.tokens, math.inf
+        self.refill_gate, self.home = NO_GATE, home
         self._asker: WaitingTask | None = None  # the caller whose request is in flight
         self._is_waking = self._is_dead = False
         self._seen_in_flight: tuple[object, float] = _NOTHING  # a request that a caller found in flight, and when
-
-    def __repr__(self) -> str:
-        return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
 
     def take(self, cost: int) -> float:
         """Spend free tokens unless a caller waits for them; return until when they count (LONG_AGO: too few)."""

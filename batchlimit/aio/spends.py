@@ -15,7 +15,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from batchlimit.aio import store_calls
-from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
@@ -44,9 +43,7 @@ for a server that takes 8 us for each."""
 class Spends:
     """Spends for the callers of one limiter; what cannot be done so is for an entry of the key."""
 
-    def __init__(
-        self, registry: "Registry", spending: Spending[KeyEntry], idle: Callable[[float], None], start: Start
-    ) -> None:
+    def __init__(self, registry: "Registry", spending: Spending, idle: Callable[[float], None], start: Start) -> None:
         """`idle` is called with the instant at which to forget a key (inf: no need); `start` starts a task."""
         self._registry, self._spending, self._idle, self._start = registry, spending, idle, start
         self._store, self._clock = registry.store, registry.clock

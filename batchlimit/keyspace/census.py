@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import reduce
 from operator import add, sub
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from batchlimit.base.histogram import Durations, Histogram
+from batchlimit.base.redaction import shown
 from batchlimit.quota.lookup import OTHER, Policies
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import NO_FALLBACK
@@ -17,6 +18,7 @@ from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.overdraft import NO_OVERDRAFT
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Figures, PolicyStatistics
+from batchlimit.reservoir.tokens import FreeTokens
 
 if TYPE_CHECKING:
     from batchlimit.base.blocking import OwnLock
@@ -34,16 +36,27 @@ _TRIES = 100
 """So many times another thread gets a turn to end a move of tokens that it had begun."""
 
 
-class Counted(Protocol):
-    """A key entry."""
+class BaseKeyEntry:
+    """A key in use, in either API: its reservoir, and what the keyspace keeps with it."""
 
+    __slots__ = ("due", "key", "page", "reservoir", "seen", "tokens")
+    key: str
+    """As `stored` returns it."""
     reservoir: Reservoir
+    tokens: FreeTokens
+    """Those of its reservoir: one look less for every hit."""
+    lock: "OwnLock | None" = None
+    """Held while it is read; None: nobody can be kept out."""
     page: "Page"
-    """Belongs to the pages."""
+    seen: int
+    """The value of `tokens.uses` when the hand of the ClockCache last examined it."""
 
-    @property
-    def lock(self) -> "OwnLock | None":
-        """Held while it is read; None: nobody can be kept out."""
+    def __repr__(self) -> str:
+        return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
+
+    def evict(self) -> bool:
+        """Retire to make room, unless a caller needs this key entry."""
+        raise NotImplementedError
 
 
 class Page:
@@ -58,19 +71,19 @@ class Page:
     def __init__(self, number: int) -> None:
         """`number` is that of the policy."""
         self.number = number
-        self._entries: dict[Counted, KeyState] = {}  # the states too: to look for them costs a count the most
+        self._entries: dict[BaseKeyEntry, KeyState] = {}  # the states too: to look for them costs a count the most
         self._past = NOTHING
         self._begun = self._left = 0  # how many entries began to leave, and how many have left
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def enter(self, entry: Counted) -> None:
+    def enter(self, entry: BaseKeyEntry) -> None:
         """Add an entry."""
         self._entries[entry] = entry.reservoir.state
         entry.page = self
 
-    def leave(self, entry: Counted) -> None:
+    def leave(self, entry: BaseKeyEntry) -> None:
         """Remove an entry, once, and keep what it did. No signal handler raises within the last four lines."""
         if entry not in self._entries:
             return
@@ -82,13 +95,13 @@ class Page:
         self._past = past
         self._left = self._begun
 
-    def come(self, entry: Counted) -> None:
+    def come(self, entry: BaseKeyEntry) -> None:
         """Add an entry that another page has counted so far."""
         done = done_of(entry.reservoir.state.figures())
         self._past = tuple(map(sub, self._past, done))  # it is in the figures of the entry as well
         self.enter(entry)
 
-    def look(self) -> tuple[Mapping[Counted, KeyState], Figures]:
+    def look(self) -> tuple[Mapping[BaseKeyEntry, KeyState], Figures]:
         """Return the entries on the page at one moment, with their states, and the sum of those that were gone by then.
 
         An entry that leaves later keeps its figures: so each is counted once.
@@ -121,12 +134,12 @@ class Tallies:
         self._waits: dict[int, list[Durations]] = {}  # the first counts on; the others are of names that are gone
         self._spends = [[0, 0, 0] for _ in policies.names]  # by policy: how many, their tokens, buckets begun anew
 
-    def enter(self, entry: Counted) -> None:
+    def enter(self, entry: BaseKeyEntry) -> None:
         """Put a new entry on a page of its policy that has room."""
         self._roomy_of(self._policies.number(entry.reservoir.state.code)).enter(entry)
         self._see_room(entry.page)
 
-    def leave(self, entry: Counted) -> None:
+    def leave(self, entry: BaseKeyEntry) -> None:
         """Remove an entry, once; what it did stays counted."""
         page = entry.page
         was_full = len(page) == SIZE
@@ -134,7 +147,7 @@ class Tallies:
         if was_full and len(page) < SIZE:
             self._roomy[page.number].append(page)
 
-    def move(self, entry: Counted, quota: Quota) -> None:
+    def move(self, entry: BaseKeyEntry, quota: Quota) -> None:
         """Have a key counted by this quota from now on; what it did stays counted where it was. Requires its lock."""
         if entry.page.number != (number := self._policies.number(quota)):
             self.leave(entry)
@@ -236,7 +249,7 @@ class Census:
         return PolicyStatistics(self._keys[number], low, *done, waiting, self._waits.get(number, Histogram()))
 
 
-def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable[[], None]) -> None:
+def _add_up(row: list[int], entries: Mapping[BaseKeyEntry, KeyState], pause: Callable[[], None]) -> None:
     # KeyState.figures flattened, and what is 0 at nearly every key looked at alone: the call, a tuple and its sum took
     # as long as all this. So did a lock for each entry: it lies elsewhere in memory. Instead the tokens are looked at
     # twice: if none moved meanwhile, what was spent is as of a moment in between, for hits only take what is laid out.
@@ -266,7 +279,7 @@ def _add_up(row: list[int], entries: Mapping[Counted, KeyState], pause: Callable
         row[place] += value
 
 
-def _look_again(entry: Counted, pause: Callable[[], None]) -> tuple[int, int]:
+def _look_again(entry: BaseKeyEntry, pause: Callable[[], None]) -> tuple[int, int]:
     """Return the tokens that came to an entry, and those that are there, while none moves."""
     tokens = entry.reservoir.state.tokens
     with entry.lock or nullcontext():

@@ -3,10 +3,10 @@
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any
 
+from batchlimit.keyspace.census import BaseKeyEntry
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.tokens import FreeTokens
 
 _LOOKS = 16
 """Entries that the hand examines for one newcomer, at most: no caller waits for a whole round."""
@@ -129,21 +129,7 @@ class DormantKeys:
         return self._shelves[-1] if self._shelves[-1].snapshots else None
 
 
-class Evictable(Protocol):
-    """What a ClockCache keeps."""
-
-    seen: int
-    """Belongs to the cache: the value of `tokens.uses` when the hand last examined the entry."""
-
-    @property
-    def tokens(self) -> FreeTokens:
-        """What its callers use."""
-
-
-K = TypeVar("K", bound=Evictable)
-
-
-class ClockCache(Generic[K]):
+class ClockCache:
     """Keeps at most `most` entries. It evicts first the entries that were not used since the hand last examined them.
 
     A hit does not touch the cache: the hand compares `uses` with what it saw before. The hand moves with each newcomer,
@@ -157,12 +143,12 @@ class ClockCache(Generic[K]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept = 0
-        self._places: deque[K] = deque()  # the hand is at the left end
+        self._places: deque[BaseKeyEntry] = deque()  # the hand is at the left end
 
     def __len__(self) -> int:
         return self._kept
 
-    def enter(self, newcomer: K, evict: Callable[[K], bool]) -> None:
+    def enter(self, newcomer: BaseKeyEntry, evict: Callable[[Any], bool]) -> None:
         """Add a newcomer, last. `evict(entry)` makes room: it returns whether that entry could be evicted, and was."""
         used = []
         for looks in range(min(_LOOKS, len(self._places))):
@@ -183,7 +169,7 @@ class ClockCache(Generic[K]):
         self._places.append(newcomer)
         self._kept += 1
 
-    def leave(self, one: K) -> None:
+    def leave(self, one: BaseKeyEntry) -> None:
         """Remove an entry, once."""
         if one.seen != _GONE:
             one.seen = _GONE

@@ -2,10 +2,10 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from batchlimit.keyspace.census import Census, Counted, Tallies
-from batchlimit.keyspace.kept_keys import ClockCache, DormantKeys, Evictable
+from batchlimit.keyspace.census import BaseKeyEntry, Census, Tallies
+from batchlimit.keyspace.kept_keys import ClockCache, DormantKeys
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import names_of, place_of
 from batchlimit.quota.overrides.code import Code
@@ -16,18 +16,7 @@ from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Health, Statistics
 
-
-class EntryInUse(Evictable, Counted, Protocol):
-    """What a keyspace needs of a key entry."""
-
-    key: str
-    """The key, as `stored` returns it."""
-
-    def evict(self) -> bool:
-        """Retire to make room, unless a caller needs this key entry."""
-
-
-E = TypeVar("E", bound=EntryInUse)
+E = TypeVar("E", bound=BaseKeyEntry)
 
 
 class Keyspace(Generic[E]):
@@ -60,10 +49,10 @@ class Keyspace(Generic[E]):
         self._entries, self._options, self._clock = entries, options, clock
         self._make, self._left, self._code = make, left, code
         self._instance = Instance(instance, itertools.count(1), rules)
-        self._cache: ClockCache[E] = ClockCache(options.max_keys)
+        self._cache = ClockCache(options.max_keys)
         self.dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)
-        self.spending: Spending[E] = Spending(
+        self.spending = Spending(
             entries, self.dormant, self._instance, options, clock=clock, settled=self._tallies.admitted, code=code
         )
 

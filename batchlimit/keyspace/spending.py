@@ -7,7 +7,6 @@ in use spends, unless the sizer wants more for its callers than this call costs,
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
 from weakref import ref
 
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
@@ -23,7 +22,6 @@ from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.sizing import KERNEL, Demand, TimeBatch, Usage, wanted
 from batchlimit.reservoir.waiter import Fetch
 
-E = TypeVar("E")
 _QUIET = QUIET / 1e6
 _COUNTED = 15.0
 """Seconds. So rarely it is said again that one instance, this one, is there: see InstanceCount."""
@@ -31,7 +29,7 @@ _WAITING = WAITING / 1e6
 """Seconds. An answer is of use for so long, for two deadlines, or for as long as next to nothing is refilled."""
 
 
-class Spending(Generic[E]):
+class Spending:
     """Begins and settles the spends of one limiter. A keyspace has one of these."""
 
     __slots__ = (
@@ -41,7 +39,7 @@ class Spending(Generic[E]):
 
     def __init__(
         self,
-        entries: Mapping[str, E],
+        entries: Mapping[str, object],
         dormant: DormantKeys,
         instance: Instance,
         options: Options,

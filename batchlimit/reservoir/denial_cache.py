@@ -22,8 +22,9 @@ _PACES = 2.0
 begins after one pace at the soonest. Four instances that asked when it fits used 95 % of 100/s burst 1, instead of 97.
 Each was late by a round trip and by its timer (simulated, 0.3 ms away)."""
 
-_FIFTH = 0.2
-"""The longest pace, as a part of the refill time; see `pace_of`, which takes three times as long as to look at this."""
+PLENTY = 0.2
+"""The longest pace, as a part of the refill time: so `learned` finds no dry spell after what leaves more. To find that
+takes three times as long as to look at this."""
 _ROUNDED = 2e-6
 """Seconds by which a bucket rounds its waits up, at the most."""
 MOMENT = 0.01
@@ -69,32 +70,18 @@ class DenialCache(NamedTuple):
 
     @classmethod
     def learned(
-        cls,
-        fetch: Fetch,
-        grant: Grant,
-        quota: Quota,
-        demand: float,
-        now: float,
-        jitter: float,
-        begins: float,
-        *,
-        is_urgent: bool = False,
+        cls, fetch: Fetch, grant: Grant, quota: Quota, demand: float, now: float, jitter: float, begins: float
     ) -> "DenialCache":
-        """Decide by an answer when to ask next; `is_urgent`: for callers of a high priority.
+        """Decide by an answer when to ask next. The grant `begins` then: see Lease.
 
-        `jitter` (about 1) keeps instances from asking in step. The grant `begins` then: see Lease.
+        `jitter` (about 1) keeps instances from asking in step.
         """
         if grant.starts_in > 0.0:
             return cls.dry(begins - now, 1, now)
-        is_short = grant.granted < fetch.ask.need
-        # Urgent callers ask again at once, after some of what they need: for more that begins later. Spaced as the
-        # asks of others at an empty bucket, one such instance of eight waited for up to .95 s, not .37, at 100/s.
-        if (is_urgent and grant.granted) or (not is_short and grant.level >= jitter * _FIFTH * quota.largest_cost):
-            return NO_DENIALS
         bands = bands_of(quota)
         pace = jitter * pace_of(bands, grant.active_instances) / 1e6
         flow = pace * min(each.rate for each in quota.bandwidths)  # refilled meanwhile
-        if is_short:
+        if grant.granted < fetch.ask.need:
             # A repeated ask got the answer to an older question: it says nothing about this one.
             shortest = jitter * pace_of(bands, 0) / 1e6
             wait = 0.0 if fetch.repeated else max(shortest, grant.retry_after)

@@ -81,7 +81,7 @@ from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.overrides.overrides import NONE
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.bucket_view import KeySnapshot
-from batchlimit.reservoir.denial_cache import NO_DENIALS, DenialCache
+from batchlimit.reservoir.denial_cache import NO_DENIALS, PLENTY, DenialCache
 from batchlimit.reservoir.forecast import Forecast
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.lifecycle import Lifecycle
@@ -195,12 +195,17 @@ class Reservoir:
         if fetch.quota is state.own or fetch.quota == state.own:
             state.is_outdated = False
             self.admission.obey(grant.quota or fetch.quota)
-            state.denials = NO_DENIALS
-            if not state.told_too_much:
-                answer, is_urgent = (fetch, grant, state.quota), state.queue.highest_priority > 1
-                state.denials = DenialCache.learned(
-                    *answer, state.demand.rate, now, jitter, begins, is_urgent=is_urgent
-                )
+            # Urgent callers ask again at once, after some of what they need: for more that begins later. Spaced as the
+            # asks of others at an empty bucket, one such instance of eight waited for up to .95 s, not .37, at 100/s.
+            is_now = grant.starts_in == 0.0
+            if (
+                (is_now and grant.granted >= fetch.ask.need and grant.level >= jitter * PLENTY * state.largest_cost)
+                or state.told_too_much
+                or (is_now and grant.granted > 0 and state.queue.highest_priority > 1)
+            ):
+                state.denials = NO_DENIALS
+            else:
+                state.denials = DenialCache.learned(fetch, grant, state.quota, state.demand.rate, now, jitter, begins)
         self.requests.refunds += state.lease.credit(fetch, grant, now, begins, state.quota)
         if state.denies_all:
             state.lease.take_all()  # asked for before that was known; the bucket has them back when their lease ends

@@ -7,13 +7,12 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.base.blocking import not_reentered, own_lock
-from batchlimit.base.redaction import shown
+from batchlimit.base.blocking import OwnLock, not_reentered, own_lock
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.base.waking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.census import Page
+from batchlimit.keyspace.census import BaseKeyEntry
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.waiter import RETIRED, Fetch, NoEvent, Retired, Waiter, Wakeable
 from batchlimit.stores.guard import MANY
@@ -48,19 +47,15 @@ _LOST = 1.0
 """A plan that is overdue for so many seconds is made anew: the thread that made it may have been interrupted."""
 
 
-class KeyEntry:
+class KeyEntry(BaseKeyEntry):
     """Where the threads that use one key meet: every change of its reservoir is made here, under the lock.
 
     What a thread does without the lock: `fetch` asks the store and reports; a WaitingThread waits. `due` is the instant
     at which the background thread comes next.
     """
 
-    __slots__ = (
-        "clock", "due", "finish", "key", "lock", "page", "refill_gate", "reservoir", "seen", "sender", "store",
-        "tokens", "watch",
-    )  # fmt: skip
-    page: Page
-    seen: int
+    __slots__ = ("clock", "finish", "lock", "refill_gate", "sender", "store", "watch")
+    lock: OwnLock
     thread_event: Callable[[], Event] = Event
     """What a thread waits on, and a task."""
     task_event: Callable[[], TaskEvent] = TaskEvent
@@ -75,10 +70,7 @@ class KeyEntry:
         finish: Callable[[Callable[[], object]], object],
     ) -> None:
         """`watch` has the background thread come at `due`, `finish` has it end what an interrupted caller began."""
-        self.key = key
-        self.reservoir = reservoir
-        self.tokens = reservoir.tokens  # one look less for every hit
-        self.due = math.inf
+        self.key, self.reservoir, self.tokens, self.due = key, reservoir, reservoir.tokens, math.inf
         self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self.store = store
         self.clock = clock
@@ -88,9 +80,6 @@ class KeyEntry:
         # 1,000 tokens that took three times as long as everything else.
         self.refill_gate: threading.Lock | None = None
         self.watch, self.finish = watch, finish
-
-    def __repr__(self) -> str:
-        return f"<KeyEntry {shown(self.key)}: {self.reservoir.state}>"
 
     def take(self, cost: int) -> float:
         """Spend free tokens unless a caller waits for them; return until when they count (LONG_AGO: too few)."""

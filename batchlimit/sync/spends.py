@@ -24,7 +24,6 @@ from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import Constant
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync import key_entry
-from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.waiting_thread import WaitingThread
 
 if TYPE_CHECKING:
@@ -77,9 +76,7 @@ class Spends:
     An interrupt may come between any two lines: a place is put where it goes before it is taken from where it was.
     """
 
-    def __init__(
-        self, registry: "Registry", spending: Spending[KeyEntry], lock: OwnLock, idle: Callable[[float], None]
-    ) -> None:
+    def __init__(self, registry: "Registry", spending: Spending, lock: OwnLock, idle: Callable[[float], None]) -> None:
         """The `lock` is held to begin, to settle, and to touch who waits and who leads.
 
         `idle` is called with the instant at which to forget a key (inf: no need).

@@ -10,7 +10,7 @@ import pytest
 from batchlimit import Quota
 from batchlimit.base.blocking import OwnLock, own_lock
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.keyspace.census import SIZE, Census, Counted, Page, Tallies, done_of
+from batchlimit.keyspace.census import SIZE, BaseKeyEntry, Census, Page, Tallies, done_of
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
@@ -24,24 +24,19 @@ FIVE = Quota(5.0, 5)
 POLICIES = Policies({"user:*": HUNDRED, "*": FIVE})
 
 
-class Key:
-    """A key entry of threads."""
-
-    page: Page
-
-    def __init__(self, reservoir: Reservoir) -> None:
-        self.reservoir = reservoir
-        self.lock: OwnLock = own_lock()
-
-
-class TaskKey:
+class TaskKey(BaseKeyEntry):
     """A key entry of an event loop, which no lock keeps out."""
 
-    page: Page
-    lock = None
-
     def __init__(self, reservoir: Reservoir) -> None:
         self.reservoir = reservoir
+
+
+class Key(TaskKey):
+    """A key entry of threads."""
+
+    def __init__(self, reservoir: Reservoir) -> None:
+        super().__init__(reservoir)
+        self.lock: OwnLock = own_lock()
 
 
 class Broken(Key):
@@ -57,7 +52,7 @@ def nobody_else() -> None:
     pass
 
 
-def taken(tallies: Tallies, *keys: Counted) -> Census:
+def taken(tallies: Tallies, *keys: BaseKeyEntry) -> Census:
     for key in keys:
         tallies.enter(key)
     census = tallies.census()
@@ -181,7 +176,7 @@ KEYS: list[Callable[[], Reservoir]] = [
 @pytest.mark.parametrize("kind", [Key, TaskKey])
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.__name__)
 def test_a_census_counts_what_the_figures_of_a_key_say(
-    key: Callable[[], Reservoir], kind: Callable[[Reservoir], Counted]
+    key: Callable[[], Reservoir], kind: Callable[[Reservoir], BaseKeyEntry]
 ) -> None:
     reservoir = key()
     assert taken(Tallies(Policies()), kind(reservoir)).total == reservoir.state.figures()
@@ -382,7 +377,7 @@ def test_a_count_beside_a_loop_lets_it_end_its_move() -> None:
 
 @pytest.mark.parametrize(("kind", "waits"), [(TaskKey, 100), (Key, 0)], ids=["of a loop", "under a lock"])
 def test_a_count_does_not_wait_for_ever_for_a_move_that_was_interrupted(
-    kind: Callable[[Reservoir], Counted], waits: int
+    kind: Callable[[Reservoir], BaseKeyEntry], waits: int
 ) -> None:
     tallies, key, turns = Tallies(Policies()), kind(spent()), list[int]()
     key.reservoir.tokens.is_moving = True

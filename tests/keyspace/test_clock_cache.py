@@ -34,7 +34,7 @@ class House:
     """Keys in a ring, and those that had to leave."""
 
     def __init__(self, most: int) -> None:
-        self.ring: ClockCache[Key] = ClockCache(most)
+        self.ring: Any = ClockCache(most)
         self.gone: list[Key] = []
 
     def add(self, name: Any = None, *, used: int = 1) -> Key:

@@ -98,7 +98,7 @@ class Keys:
         if overrides:
             self.instance = Instance("a", itertools.count(1), Told(*overrides))
         self.settled: list[tuple[Quota, int, bool]] = []
-        self.spending: Spending[str] = Spending(
+        self.spending: Spending = Spending(
             self.entries,
             self.dormant,
             self.instance,

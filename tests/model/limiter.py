@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace.census import Page
+from batchlimit.keyspace.census import BaseKeyEntry
 from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.quota.lookup import NOTHING, quota_rule
@@ -86,14 +86,13 @@ class Numbers:
         return self.sent
 
 
-class Entry:
+class Entry(BaseKeyEntry):
     """The one key in use."""
 
-    __slots__ = ("key", "lock", "page", "paid", "reservoir", "seen", "tokens")
-    page: Page
+    __slots__ = ("paid",)
 
     def __init__(self, key: str, reservoir: Reservoir) -> None:
-        self.key, self.reservoir, self.tokens, self.lock = key, reservoir, reservoir.tokens, None
+        self.key, self.reservoir, self.tokens = key, reservoir, reservoir.tokens
         self.seen = self.paid = 0
 
     def evict(self) -> bool:

@@ -47,7 +47,7 @@ class Limiter(Process):
         self._told, self._tidies_at = 0.0, math.inf
         self._in_use: dict[str, Process] = {}
         self._dormant = DormantKeys(self._options.idle_after, self._options.max_keys)
-        self._spending: Spending[Process] = Spending(
+        self._spending: Spending = Spending(
             self._in_use,
             self._dormant,
             self._instance,
