@@ -38,7 +38,7 @@ AT_MOST = {
     (THREADS, UNUSED): (18, 51),
     (THREADS, IN_USE): (20, 103),
     (TASKS, UNUSED): (18, 43),
-    (TASKS, IN_USE): (20, 106),
+    (TASKS, IN_USE): (20, 105),
     (THREADS, PERMIT): (4, 10),
     (TASKS, PERMIT): (4, 10),
     (WEB, FIRST): (40, 150),

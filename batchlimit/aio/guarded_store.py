@@ -13,6 +13,7 @@ from tenacity import AsyncRetrying
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
+from batchlimit.stores.client.async_direct import Reply
 from batchlimit.stores.client.deadline import WATCH
 from batchlimit.stores.guard import Guard
 from batchlimit.stores.outage import Breaker, Outages, Probe
@@ -22,6 +23,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Took = Callable[[T | StoreUnavailable | None], None]
 """Hears what came of a call that was sent; None: nothing did."""
+Hear = Callable[["asyncio.Future[Any]"], None]
 _ROUNDS = 10
 """Rounds of the event loop that a call still gets when its time is over. A loop that was blocked has not yet read an
 answer that came in time: one round reads it, the next parses it, and the third wakes its task. Finding a connection and
@@ -46,7 +48,7 @@ class GuardedStore(Guard):
         self._has_answered = self._is_stopped = False
         self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.sent: dict[asyncio.Future[Any], float] = {}  # what was sent when, and has no answer yet
+        self.sent: dict[asyncio.Future[Any], tuple[float, Hear]] = {}  # what was sent when, and who hears of its answer
         self._looks_at = -math.inf  # when a timer gives up what is late; a signal handler may make it forget to
 
     def send(self, key: str, quota: Quota, ask: Ask, took: Took[Grant]) -> bool:
@@ -69,16 +71,24 @@ class GuardedStore(Guard):
         at, began = answer.get_loop().time(), time.perf_counter()  # uvloop's time has whole milliseconds
 
         def hear(answer: "asyncio.Future[Any]") -> None:
+            if answer not in self.sent:
+                return
             found: list[T | StoreUnavailable | None] = []  # as it stays where a signal handler of the user's own raises
             try:
-                self.sent.pop(answer, None)
-                self._outages.took(time.perf_counter() - began)
-                found.append(self._outcome(part, key, answer, read))
-            finally:
-                took(found.pop() if found else None)  # no variable keeps it: a traceback leads here
+                try:
+                    del self.sent[answer]
+                    self._outages.took(time.perf_counter() - began)
+                    found.append(self._outcome(part, key, answer, read))
+                finally:
+                    took(found.pop() if found else None)  # no variable keeps it: a traceback leads here
+            except Exception as error:  # noqa: BLE001  of the user's own, such as a sizer: others on the connection hear
+                answer.get_loop().call_exception_handler({"message": f"{took} failed", "exception": error})
 
-        answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
-        self.sent[answer] = at
+        self.sent[answer] = at, hear
+        if isinstance(answer, Reply):
+            answer.hear = hear
+        else:
+            answer.add_done_callback(hear, context=Context())  # what a request has set in its own is not ours
         if self._looks_at < at:
             self._looks_at = at
             self._give_up_late(at)
@@ -88,16 +98,16 @@ class GuardedStore(Guard):
         """Give up what has no answer by its deadline, after some rounds; come again for the next one."""
         if instant != self._looks_at:  # another timer comes instead
             return
-        loop, late = asyncio.get_running_loop(), list[asyncio.Future[Any]]()
+        loop, late = asyncio.get_running_loop(), list[tuple[asyncio.Future[Any], Hear]]()
         self._looks_at, now = -math.inf, max(instant, loop.time())
-        for answer, at in self.sent.items():
+        for answer, (at, hear) in self.sent.items():
             if (due := at + self.deadline) > now:
                 loop.call_at(due, self._give_up_late, due, context=Context())
                 self._looks_at = due
                 break
-            late.append(answer)
-        if late:
-            Countdown(0.0, lambda: [each.cancel() for each in late])
+            late.append((answer, hear))
+        if late:  # one that is done already was not heard: a signal handler raised when it came
+            Countdown(0.0, lambda: [each.cancel() or hear(each) for each, hear in late])
 
     def _outcome(
         self, part: str, key: str, answer: "asyncio.Future[Any]", read: Callable[[Any], T | None]

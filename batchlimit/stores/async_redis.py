@@ -81,7 +81,8 @@ class AsyncRedisStore(BaseRedisStore):
 
     def send(self, key: str, quota: Quota, ask: Ask) -> Sent[Grant] | None:
         """See AsyncSender.send."""
-        call = "take", [bucket_name(self._prefix, key)], self._words(key, quota, ask, self._within)
+        words = scripts.take_arguments(quota, ask, self._seen, self._clocks.latest("", self._within))
+        call = "take", [bucket_name(self._prefix, key)], words
         return self._sent(call, lambda reply: None if self._clocks.is_late("", reply) else scripts.read_grant(reply))
 
     def send_spend(self, groups: Groups, *, look: bool, within: float) -> Sent[SpendReply] | None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import redis
 
-from batchlimit import StoreUnavailable
+from batchlimit import AsyncRateLimiter, StoreUnavailable
+from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.bucket.messages import Ask, Grant, Level
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores import AsyncRedisStore
-from batchlimit.stores.client.async_direct import MultiplexedConnection, _Reply
+from batchlimit.stores.client.async_direct import MultiplexedConnection, Reply
 from batchlimit.stores.client.scripts import bucket_name, command
 from tests.nodes import Node, await_fact, node
 from tests.servers import Server, valkey_binary
@@ -108,6 +109,55 @@ async def test_one_that_finds_no_reply_awaited_takes_those_along_that_wait_for_t
         pipe._transport = transport
 
 
+async def test_who_hears_of_a_reply_does_so_as_soon_as_it_is_there(valkey: Server, prefix: str) -> None:
+    async with opened_for_tasks(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        pipe: Any = store._transport._multiplexed  # type: ignore[union-attr]
+        heard = list[Any]()
+        answers = [pipe.send(command(("PING",))) for _ in range(5)]
+        for each in answers:
+            each.hear = heard.append
+        await asyncio.sleep(0)  # all of them are sent by the end of a turn
+        pipe.data_received(b"+a\r\n-ERR b\r\n")
+        assert heard == answers[:2]
+        assert (answers[0].result(), str(answers[1].exception())) == (b"a", "b")
+        answers[2].cancel()
+        assert (heard, pipe.is_open) == (answers[:3], False)
+        await pipe.close()
+        assert heard == answers
+        assert all(isinstance(each.exception(), redis.ConnectionError) for each in answers[3:])
+
+
+async def test_what_goes_wrong_for_one_who_hears_harms_no_other(valkey: Server, prefix: str) -> None:
+    async with opened_for_tasks(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        guarded, wrong = GuardedStore(store, LONG), list[Exception]()
+        heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: wrong.append(told["exception"]))
+        assert guarded.send("a", HUNDRED, ask(1), lambda _: wrong.clear(0))  # type: ignore[call-arg]
+        assert guarded.send("b", HUNDRED, ask(2), heard.set_result)
+        assert granted([await asyncio.wait_for(heard, LONG)]) == [2]
+        assert [type(each) for each in wrong] == [TypeError]
+
+
+@pytest.mark.real_time
+async def test_a_caller_gets_its_answer_though_a_signal_handler_raised_before_it_was_heard(
+    valkey: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncRateLimiter.from_url(valkey.url, HUNDRED, prefix=prefix, deadline=0.5) as limiter:
+        assert await limiter.try_acquire("before")
+
+        def interrupted(reply: Reply, told: object) -> None:
+            monkeypatch.undo()
+            reply.set_result(told)
+            raise asyncio.CancelledError  # a BaseException that a loop survives
+
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        monkeypatch.setattr(Reply, "set_result", interrupted)
+        assert await asyncio.wait_for(limiter.try_acquire("k"), LONG)
+        assert (await limiter.peek("k")).remaining == 99
+
+
 async def test_commands_of_one_turn_arrive_together(prefix: str) -> None:
     heard: list[int] = []
 
@@ -173,7 +223,7 @@ async def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
     """As when a server stands still: each one looked at all others, and 5,000 stopped the loop for a second."""
     looks = 0
 
-    def counted(answer: _Reply) -> bool:
+    def counted(answer: Reply) -> bool:
         nonlocal looks
         looks += 1
         return asyncio.Future.done(answer)
@@ -184,7 +234,7 @@ async def test_calls_that_are_given_up_together_are_looked_at_a_few_times_each(
             pipe: MultiplexedConnection = store._transport._multiplexed  # type: ignore[union-attr]
             one.stop()
             answers = [pipe.send(command(("PING",))) for _ in range(MANY)]
-            monkeypatch.setattr(_Reply, "done", counted, raising=False)
+            monkeypatch.setattr(Reply, "done", counted, raising=False)
             for each in answers:
                 assert not pipe._transport.is_closing()
                 each.cancel()
