@@ -72,7 +72,7 @@ def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
     try:
         return _read(fields, now)
     except (LookupError, ValueError, ZeroDivisionError) as error:
-        raise BucketUnavailable(f"what lies at the bucket's name is no bucket: {error}", code="DAMAGED") from error
+        raise BucketUnavailable(f"what lies at its name is no bucket, so delete it: {error}", code="DAMAGED") from error
 
 
 def _read(fields: Mapping[str, str], now: float) -> BucketState:

@@ -17,7 +17,7 @@ from batchlimit.cli import findings
 from batchlimit.cli.findings import CheckVerdict, Finding, fail, ok, warning
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
 from batchlimit.cli.output import AWAY, NOTHING_DONE, REMEDY, buckets_of, lost, opened, say, show, told
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
 from batchlimit.stores.client.rulebook import rules_name, text
@@ -139,10 +139,10 @@ class Examination:
         return ok("scripts", "EVALSHA and SCRIPT LOAD work")
 
     def _overrides(self) -> Finding:
-        fields = self._store.rules.read(-1).fields
         try:
+            fields = self._store.rules.read(-1).fields
             found = Overrides.read(fields) if fields else Overrides()
-        except ValueError as error:
+        except (ValueError, BucketUnavailable) as error:
             return fail("overrides", str(error), f"delete {rules_name(self._prefix)}, and set what is needed anew")
         if gone := lost(self._store, found):
             return fail("overrides", f"processes obey what the store has lost: {told(gone)}", REMEDY)

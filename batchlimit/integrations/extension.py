@@ -71,6 +71,8 @@ class Extension(Generic[App, Source]):
     """Returns the application of the request; a proxy of it here would fail whoever looks at the class."""
 
     def __init__(self, limiter: Source | None, rules: RulesSource, app: App | None = None, **options: Any) -> None:
+        if hasattr(limiter, "extensions"):  # it can be called, as a function that makes a limiter
+            raise TypeError(f"an application comes last, as in Limits(url, rules, app): not {limiter!r} first")
         now = rules_of(rules)
         self._limiter, self._rules, self._options = limiter, rules if isinstance(rules, RuleFile) else now, options
         self._served: WeakSet[Any] = WeakSet()

@@ -263,6 +263,12 @@ def test_a_file_without_the_rule_of_a_view_is_refused_before_that_has_a_request(
     assert [app.test_client().get("/search").status_code for _ in range(2)] == [200, 429]
 
 
+def test_an_application_in_the_place_of_the_store_is_an_error() -> None:
+    """As in `Limiter(app)` of other libraries; it would serve without limits."""
+    with pytest.raises(TypeError, match=r"an application comes last, as in Limits\(url, rules, app\)"):
+        Limits(Flask("app"), [Rule("all", "5/s", key="all")])  # type: ignore[arg-type]
+
+
 def test_an_application_without_a_store_or_with_two_limits_does_not_start() -> None:
     limits, app = Limits(None, [IP]), Flask("test")
     with pytest.raises(ValueError, match="BATCHLIMIT_URL"):

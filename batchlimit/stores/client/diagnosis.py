@@ -106,7 +106,7 @@ ELSEWHERE = frozenset(code for code, symptom in SYMPTOMS.items() if symptom is _
 PASSING = frozenset({"MASTERDOWN", "NOAUTH", "READONLY"})
 """Codes after which a new connection may help: to a new primary at the same address, or one that logs in again."""
 
-_SCRIPT = Symptom("a bucket's script failed: what lies at the bucket's name may not be a bucket", of_key=True)
+_SCRIPT = Symptom("a script failed: what lies at the bucket's name may not be a bucket: delete it", of_key=True)
 _TLS = Symptom("TLS failed: does the server use TLS, and is its certificate trusted and for this name?")
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")
 _NO_SCRIPTS = Symptom("the server runs no scripts; fakeredis does with its extra: pip install 'fakeredis[lua]'")

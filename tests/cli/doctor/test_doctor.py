@@ -84,6 +84,7 @@ def test_what_is_wrong_is_found(one: Node, spoil: list[tuple[str, ...]], check: 
         one.ask(*command)
     status, found = examined(one.url)
     assert (found[check]["verdict"], bool(found[check]["remedy"])) == (verdict, True)
+    assert check != "overrides" or "delete {batchlimit:}rules" in found[check]["remedy"]
     fails = any(each["verdict"] == "fail" for each in found.values())
     assert status == int(fails)
     assert examined(one.url, "--strict")[0] == 1
