@@ -207,7 +207,7 @@ class KeyEntry(BaseKeyEntry):
     def _fetch(self, request: Fetch) -> None:
         """Ask the store, in this turn of the loop if it can be."""
         try:
-            is_sent = self.home.store.send(self.key, request.quota, request.ask, partial(hear, self, request))
+            is_sent = self.home.store.send(self.key, request.quota, request.ask, partial(self._hear, request))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
             self._failed(request, store_calls.uncounted(error))
         except BaseException:
@@ -224,10 +224,9 @@ class KeyEntry(BaseKeyEntry):
             thing.due = at
             self.home.watch(thing)
 
-
-def hear(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
-    """Report what the store said to a request that was sent to it; None: it is to be sent by a task."""
-    if outcome is None:
-        store_calls.fetch_by_task(entry, request)
-    else:
-        entry.report(request, outcome)
+    def _hear(self, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
+        """Report what the store said to a request that was sent to it; None: it is to be sent by a task."""
+        if outcome is None:
+            store_calls.fetch_by_task(self, request)
+        else:
+            self.report(request, outcome)

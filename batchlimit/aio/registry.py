@@ -36,37 +36,6 @@ _AT_ONCE = 64
 """Give-backs that are under way at the same time when a limiter with many keys is closed."""
 
 
-class AsyncDrain:
-    """Ends key entries; `wrong` is the first thing that went wrong, at whichever key."""
-
-    def __init__(self, error: Exception) -> None:
-        """`error`: what waiters get, and later callers."""
-        self._error = error
-        self.wrong: Exception | None = None
-
-    def close(self, entry: KeyEntry) -> None:
-        """Fail the waiters of this key; `run` follows when its request in flight has ended."""
-        entry.reservoir.lifecycle.close(self._error, Waiter(0, NO_WAIT, NOBODY))
-        entry.changed()
-        entry.refill_gate.open()
-
-    async def run(self, entries: Sequence[KeyEntry], home: Home, closing: "asyncio.Task[None] | None") -> None:
-        """Return all tokens, as far as that can be done in time; `closing` is the task that closes the limiter."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await home.finish(closing)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                for first in range(0, len(entries), _AT_ONCE):
-                    some = entries[first : first + _AT_ONCE]
-                    outcomes = await asyncio.gather(*map(_return_tokens, some), return_exceptions=True)
-                    for entry, outcome in zip(some, outcomes, strict=True):
-                        if isinstance(outcome, Exception):  # which is no reason to keep the others'
-                            message = "tokens of %s were not given back; the others are"
-                            log_event("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
-                            self.wrong = self.wrong or outcome
-
-
 async def _return_tokens(entry: KeyEntry) -> None:
     """Return all tokens of a key, after one last request for what is owed."""
     fetch = entry.reservoir.lifecycle.last_ask(entry.home.clock())
@@ -111,7 +80,7 @@ class Registry(BaseRegistry):
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self.thread = 0  # whose loop is ours: on a hit, this is all there is time to look at
         self._closing: asyncio.Task[None] | None = None
-        self._drained = AsyncDrain(LimiterClosed(CLOSED))
+        self._wrong: Exception | None = None  # what went wrong first while tokens were returned, at whichever key
         self._is_empty = False  # closed, and all that it held was returned, or is the store's to take back
 
     def settle_in(self) -> None:
@@ -156,7 +125,7 @@ class Registry(BaseRegistry):
             if is_bound and self._closing is not None and not self._is_empty:
                 await asyncio.wait([self._closing])
             if is_bound and not self._is_empty:
-                await self._drained.run(list(self.entries.values()), self._home, self._closing)
+                await self._return_all(list(self.entries.values()))
                 await self._home.cancel()
                 await self.store.stop()
                 if self.owns_store:
@@ -230,14 +199,16 @@ class Registry(BaseRegistry):
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
             for entry in list(self.entries.values()):
-                self._drained.close(entry)
+                entry.reservoir.lifecycle.close(LimiterClosed(CLOSED), Waiter(0, NO_WAIT, NOBODY))
+                entry.changed()
+                entry.refill_gate.open()
             self._closing = self._home.start(self._close())
         return self._closing
 
     async def _close(self) -> None:
         entries = list(self.entries.values())
         try:
-            await self._drained.run(entries, self._home, self._closing)
+            await self._return_all(entries)
         finally:
             for entry in entries:
                 self._keyspace.let_go(entry)
@@ -249,8 +220,24 @@ class Registry(BaseRegistry):
         self._is_empty = True
         if not self._farewell.ag_running:  # else it is what waits for us
             await self._farewell.aclose()
-        if self._drained.wrong is not None:
-            raise self._drained.wrong
+        if self._wrong is not None:
+            raise self._wrong
+
+    async def _return_all(self, entries: Sequence[KeyEntry]) -> None:
+        """Return all tokens, as far as that can be done in time, once what is under way has ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._home.finish(self._closing)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                for first in range(0, len(entries), _AT_ONCE):
+                    some = entries[first : first + _AT_ONCE]
+                    outcomes = await asyncio.gather(*map(_return_tokens, some), return_exceptions=True)
+                    for entry, outcome in zip(some, outcomes, strict=True):
+                        if isinstance(outcome, Exception):  # which is no reason to keep the others'
+                            message = "tokens of %s were not given back; the others are"
+                            log_event("limiter.not_closed", message, named(entry.key), error=outcome, key=entry.key)
+                            self._wrong = self._wrong or outcome
 
     def abandon(self) -> None:
         """Close from wherever the last reference was dropped, which may be another thread."""

@@ -107,19 +107,13 @@ class WaitingTask:
                 case Fail() as verdict:
                     raise verdict.to_raise(self.entry.key)
                 case None:
-                    self.waited = True
+                    self.waited, began = True, clock()
                     woken = self._woken = asyncio.get_running_loop().create_future()
-                    if self.waiter.deadline == NO_WAIT:
+                    try:
                         await woken
-                    else:
-                        await self._sleep(woken, clock)
-
-    async def _sleep(self, woken: "asyncio.Future[None]", clock: Callable[[], float]) -> None:
-        began = clock()
-        try:
-            await woken
-        finally:
-            self.entry.reservoir.state.waits.add(clock() - began)
+                    finally:
+                        if self.waiter.deadline != NO_WAIT:
+                            self.entry.reservoir.state.waits.add(clock() - began)
 
 
 def _end(woken: "asyncio.Future[None]") -> None:

@@ -1,26 +1,21 @@
-"""The background thread of a limiter: it renews, prefetches and gives back tokens; and how all keys end."""
+"""The background thread of a limiter: it renews, prefetches and gives back tokens."""
 
 import contextlib
 import math
 import threading
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TypeVar
 
 from batchlimit.base.blocking import own_lock
-from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.keyspace.timer_heap import TimerHeap
-from batchlimit.reservoir.waiter import Fetch, Waiter
+from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 
-T = TypeVar("T")
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone whose looking after failed, and the thread that could not be started."""
 _CROWD = 1024
@@ -187,48 +182,3 @@ class Refresher:
             store_calls.fetch_together(self._store, asks)
         except Exception as error:  # noqa: BLE001  a store of the user's own
             log_event("key.unattended", "looking after %d keys failed", len(asks), error=error)
-
-
-class Drain:
-    """Ends key entries; `wrong` is the first thing that went wrong, at whichever key."""
-
-    def __init__(self, error: Exception) -> None:
-        """`error`: what waiters get, and later callers."""
-        self._error = error
-        self.wrong: Exception | None = None
-
-    def run(self, entries: Sequence[KeyEntry], seconds: float) -> None:
-        """Fail all waiters first, then return the tokens of each key; wait `seconds` for requests in flight."""
-        deadline = time.monotonic() + seconds
-        ends = [self.attempt(entry, partial(self._close, entry)) for entry in entries]
-        for entry, ended in zip(entries, ends, strict=True):
-            self.attempt(entry, partial(_return_tokens, entry, ended, deadline))
-
-    def attempt(self, entry: KeyEntry, act: Callable[[], T]) -> T | None:
-        """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
-        try:
-            return act()
-        except Exception as error:  # noqa: BLE001  see above
-            message = "tokens of %s were not given back; the others are"
-            log_event("limiter.not_closed", message, named(entry.key), error=error, key=entry.key)
-            self.wrong = self.wrong or error
-            return None
-
-    def _close(self, entry: KeyEntry) -> threading.Event | None:
-        """Fail the waiters of this key; return what is set when its request in flight has ended, if there is one."""
-        ended = threading.Event()
-        closer = Waiter(0, NO_WAIT, ended)
-        return ended if entry.locked(lambda: entry.reservoir.lifecycle.close(self._error, closer)) else None
-
-
-def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: float) -> None:
-    if ended is not None and not entry.sender.sends(entry.reservoir.state.in_flight):
-        ended.wait(max(0.0, deadline - time.monotonic()))
-    try:
-        if (fetch := entry.locked(lambda: entry.reservoir.lifecycle.last_ask(entry.clock()))) is not None:
-            key_entry.fetch(entry, fetch)
-        if (back := entry.locked(entry.reservoir.lifecycle.drain)) is not None:
-            store_calls.give_back(entry, back)
-    except StoreUnavailable as error:
-        message = "tokens of %s were not given back; they will expire: %s"
-        log_event("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))

@@ -2,16 +2,19 @@
 
 import atexit
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from os import getpid
+from typing import TypeVar
 
 from batchlimit.base import forks
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
 from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import run
-from batchlimit.errors import LimiterClosed
-from batchlimit.events import log_event
+from batchlimit.base.waiting import NO_WAIT
+from batchlimit.errors import LimiterClosed, StoreUnavailable
+from batchlimit.events import log_event, named
 from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry, RuleReader
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.quota.key import check_key
@@ -19,13 +22,15 @@ from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
+from batchlimit.reservoir.waiter import Waiter
 from batchlimit.stores.protocols import Ruled, Store
-from batchlimit.sync import store_calls
+from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.refresher import Drain, Refresher
+from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.spends import Spends
 
+T = TypeVar("T")
 _PATIENCE = 2.0
 """How long (s) a closing limiter waits for its background thread, and for the answers that are under way."""
 
@@ -55,7 +60,7 @@ class Registry(BaseRegistry):
 
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
-        self._drained = Drain(LimiterClosed(CLOSED))
+        self._wrong: Exception | None = None  # what went wrong first while tokens were returned, at whichever key
         self._lock = own_lock()  # held to touch the keyspace
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self._refresher = self._refreshes(self.clock, self.store, self._drop, self._tidy, self._drain)
@@ -136,7 +141,7 @@ class Registry(BaseRegistry):
         self._refresher.join(_PATIENCE)
         self._drain()
         with not_reentered(self._lock):
-            wrong, self._drained.wrong = self._drained.wrong, None
+            wrong, self._wrong = self._wrong, None
         if wrong is not None:
             raise wrong
 
@@ -157,11 +162,24 @@ class Registry(BaseRegistry):
         """Return all tokens; runs where the background thread ends, and again, with nothing to do, in close()."""
         with not_reentered(self._lock):
             entries = self._keyspace.clear()
-        self._drained.run(entries, _PATIENCE)
+        deadline = time.monotonic() + _PATIENCE
+        ends = [self._attempt(entry, partial(_fail_waiters, entry)) for entry in entries]
+        for entry, ended in zip(entries, ends, strict=True):
+            self._attempt(entry, partial(_return_tokens, entry, ended, deadline))
         for entry in entries:
-            self._drained.attempt(entry, partial(self._remember, entry))
+            self._attempt(entry, partial(self._remember, entry))
             self._refresher.forget(entry)
         self._close_store()
+
+    def _attempt(self, entry: KeyEntry, act: Callable[[], T]) -> T | None:
+        """Do this, and keep what goes wrong for the end: it is no reason not to do it for the other keys."""
+        try:
+            return act()
+        except Exception as error:  # noqa: BLE001  see above
+            message = "tokens of %s were not given back; the others are"
+            log_event("limiter.not_closed", message, named(entry.key), error=error, key=entry.key)
+            self._wrong = self._wrong or error
+            return None
 
     def _remember(self, entry: KeyEntry) -> None:
         with not_reentered(self._lock):
@@ -171,6 +189,26 @@ class Registry(BaseRegistry):
         self.store.stop()
         if self.owns_store:
             self._opened.close()
+
+
+def _fail_waiters(entry: KeyEntry) -> threading.Event | None:
+    """Fail the waiters of this key; return what is set when its request in flight has ended, if there is one."""
+    ended, closed = threading.Event(), LimiterClosed(CLOSED)
+    closer = Waiter(0, NO_WAIT, ended)
+    return ended if entry.locked(lambda: entry.reservoir.lifecycle.close(closed, closer)) else None
+
+
+def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: float) -> None:
+    if ended is not None and not entry.sender.sends(entry.reservoir.state.in_flight):
+        ended.wait(max(0.0, deadline - time.monotonic()))
+    try:
+        if (fetch := entry.locked(lambda: entry.reservoir.lifecycle.last_ask(entry.clock()))) is not None:
+            key_entry.fetch(entry, fetch)
+        if (back := entry.locked(entry.reservoir.lifecycle.drain)) is not None:
+            store_calls.give_back(entry, back)
+    except StoreUnavailable as error:
+        message = "tokens of %s were not given back; they will expire: %s"
+        log_event("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))
 
 
 _registries: Forkables[Registry] = Forkables()

@@ -40,7 +40,7 @@ async def test_an_answer_of_which_nobody_hears_is_asked_for_again(monkeypatch: p
     limiter = limiter_on(stage)
     with monkeypatch.context() as patch:
         patch.setattr(store_calls, "_taken", forget)
-        patch.setattr(key_entry, "hear", forget)
+        patch.setattr(key_entry.KeyEntry, "_hear", forget)
         lost = asyncio.create_task(limiter.acquire(KEY))
         await asyncio.sleep(1.0)
     assert len(stage.asks) == 1
