@@ -18,7 +18,7 @@ from tests.chaos.task import COSTS, Task
 # Time enough for all processes to hear when to begin.
 _HEAD_START = 0.1
 _LOOKING = 0.1
-# A process that has not recovered by then does not (s).
+# A process that was not served by then never is (s).
 _PATIENCE = 20.0
 _ENOUGH = "enough"
 
@@ -44,22 +44,23 @@ def play(scenario: Scenario, stage: Stage, lengths: Lengths, kept: str = "") -> 
             stage.crew.give(process, task)
         try:
             _sleep_until(start + lengths.before)
+            _await_service(folder, stage, start)
             began = time.monotonic()
             with scenario.fault(stage):
                 _sleep_until(began + scenario.seconds)
             over = time.monotonic()
             _sleep_until(over + lengths.after)
-            _await_recovery(folder, stage, over)
+            _await_service(folder, stage, over)
         finally:  # or the next one to play would have busy processes
             Path(folder, _ENOUGH).touch()
             ended = stage.crew.hear()
         return row(scenario, _calls(folder, stage), Times(began, over), ended)
 
 
-def _await_recovery(folder: str, stage: Stage, over: float) -> None:
-    """Return when all processes have recovered, as their callers logged; or after some time in which none did."""
-    while (now := time.monotonic()) < over + _PATIENCE:
-        if now > over + recovery(_calls(folder, stage), over) + STEADY:
+def _await_service(folder: str, stage: Stage, since: float) -> None:
+    """Return when all processes were served since then, as their callers logged; or after some time of waiting."""
+    while (now := time.monotonic()) < since + _PATIENCE:
+        if now > since + recovery(_calls(folder, stage), since) + STEADY:
             return
         time.sleep(_LOOKING)
 
@@ -77,7 +78,7 @@ def _tasks(scenario: Scenario, stage: Stage, folder: str, start: float, kept: st
             callers=scenario.callers,
             rate=rate,
             start=start,
-            end=start + scenario.seconds + 2 * _PATIENCE,
+            end=start + scenario.seconds + 3 * _PATIENCE,
             enough=f"{folder}/{_ENOUGH}",
             api=scenario.api,
             options=(("on_failure", _on_failure(scenario)),),

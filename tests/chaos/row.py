@@ -74,7 +74,7 @@ class Row:
         return (
             self.excess <= scenario.excess(self.stalled)
             and self.admitted <= most
-            and self.longest <= scenario.patience + 2 * self.stalled
+            and self.longest <= scenario.longest(self.stalled)
         )
 
 

@@ -74,6 +74,10 @@ class Scenario:
         late = BURST + RATE * stalled if stalled > _LATE else 0.0
         return self.allowed + late if self.allowed else 0.0
 
+    def longest(self, stalled: float) -> float:
+        """Seconds that no caller may have waited: a call passes threads and processes, and each of them may be late."""
+        return self.patience + 10 * stalled
+
 
 ANEW = BURST / 4
 """A bucket that was lost begins anew, with the share of one process of four."""

@@ -23,18 +23,17 @@ _WITH_DEEP = (
     "the server is restarted with its data",
 )
 """Each is much like another one of the short form."""
+_REMEMBERED = 1.0
+"""Seconds: a process that is without the store for longer may have forgotten the bucket that was lost."""
 
 
 def played(scenario: Scenario, crew: Crew) -> Row:
     """Play it, and assert what is true of all."""
     with scenario.place(crew) as stage:
         row = play(scenario, stage, SHORT)
-    assert row.errors == ()
-    assert row.excess <= scenario.excess(row.stalled)
-    assert row.recovery < math.inf
-    assert row.longest <= scenario.patience + 2 * row.stalled
-    assert row.admitted <= scenario.most(row.seconds)
-    assert (row.losses > 0) == scenario.loses
+    assert row.kept, row
+    assert scenario.loses or not row.losses, row
+    assert row.losses or not scenario.loses or max(row.seconds, row.stalled) > _REMEMBERED, row
     return row
 
 
