@@ -65,7 +65,7 @@ class _Front(Generic[E]):
         **unknown: object,
     ) -> None:
         for name in unknown:
-            near = get_close_matches(name, WebOptions.__annotations__, 1)
+            near = get_close_matches(name, ("identify", *WebOptions.__annotations__), 1)
             meant = "write Rules([...], exempt=...)" if name == "exempt" else near and f"did you mean {near[0]!r}?"
             raise TypeError(f"there is no option {name!r}{f': {meant}' if meant else ''}")
         for name, given in (("enabled", enabled), ("limit_preflight", limit_preflight)):

@@ -32,6 +32,7 @@ WRONG = [
     (FRONTS, {"messages": CHARGED}, RulesError, "a message has no response to charge by"),
     (FRONTS, {"proxies": ["10.0.0.0/8"]}, TypeError, r"proxies is like TrustedProxies\(.*not \['10\.0\.0\.0/8'\]"),
     ((*FRONTS, wsgi), {"heders": "off"}, TypeError, "there is no option 'heders': did you mean 'headers'"),
+    ((*FRONTS, wsgi), {"identity": len}, TypeError, "there is no option 'identity': did you mean 'identify'"),
     ([asgi], {"exempt": ["/hello"]}, TypeError, r"no option 'exempt': write Rules\(\[...\], exempt=...\)"),
     ([asgi], {"identify": {"user": "ann"}}, TypeError, "identify is a function that returns values for keys, not "),
     ([asgi], {"enabled": "0"}, TypeError, "enabled is True or False, not '0'"),
