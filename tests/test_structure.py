@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_643,
+    "lines": 47_637,
     "functions": 3_452,
     "files": 305,
     "classes of one name": 9,

@@ -119,11 +119,7 @@ class Home:
 
 
 class FileFollower:
-    """Has what a file says applied on the loop, or in the thread that tells of it while there is no loop.
-
-    Args:
-        apply: goes by what the file says now.
-    """
+    """Has `apply` go by what a file says: on the loop, or in the thread that tells of it while there is no loop."""
 
     __slots__ = ("__weakref__", "_apply", "_is_behind", "_lock", "_loop")
 

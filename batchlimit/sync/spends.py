@@ -183,10 +183,8 @@ class Spends:
         self._leader, self._leads_until = place, now + self._patience
         if waiting:
             waiting.pop(place, None)
-            place.others, buckets = (
-                [],
-                len(place.begun) or _MOST,
-            )  # who spends nothing is led by nobody, and leads nobody
+            place.others = []
+            buckets = len(place.begun) or _MOST  # who spends nothing is led by nobody, and leads nobody
             while waiting and (buckets := buckets + (len((first := next(iter(waiting))).begun) or _MOST)) <= _MOST:
                 place.others.append(first)
                 del waiting[first]

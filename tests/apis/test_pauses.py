@@ -181,10 +181,10 @@ def test_what_cannot_be_meant_is_an_error(api: Api, seconds: Any, why: str, erro
 
 
 @pytest.mark.parametrize("seconds", [1e11, 1e300, 1e305, 10**308])
-def test_a_pause_lasts_ten_years_at_most(api: Api, limiter: Any, faulty: Any, seconds: Any) -> None:
+def test_a_pause_lasts_ten_years_at_most(api: Api, limiter: Any, faulty: Any, clock: Clock, seconds: Any) -> None:
     """Also where the store is away."""
     faulty.down = True
-    away = api(faulty, "10/s")
+    away = api(faulty, "10/s", clock=clock)  # it asks anew after half a second
     with pytest.raises(StoreUnavailable):
         away.pause(KEY, seconds)
     limiter.pause(KEY, seconds)
