@@ -14,6 +14,7 @@ from fakeredis import FakeAsyncRedis, FakeRedis
 from hypothesis import HealthCheck, settings
 
 from batchlimit import AsyncRateLimiter, RateLimiter
+from batchlimit.admin import Admin
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.stores import outage
 from batchlimit.stores.async_redis import AsyncRedisStore
@@ -35,7 +36,7 @@ from tests.topologies import TOPOLOGIES
 # Limiters that tests leave open close at the end of the interpreter, and say that their stores are away.
 logging.getLogger("batchlimit").addHandler(logging.NullHandler())
 OPENED: list[Any] = [RateLimiter, AsyncRateLimiter, RedisStore, AsyncRedisStore, EmbeddedStore, AsyncEmbeddedStore]
-OPENED += [SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter]
+OPENED += [SharedConcurrencyLimiter, AsyncSharedConcurrencyLimiter, Admin]
 
 # Imports and collected tests are here to stay: to look for garbage among them took a quarter of the time of collecting.
 gc.disable()

@@ -308,7 +308,7 @@ PRELUDE = """
         with redis.Redis.from_url(store.url) as client:
             return client.info("server")["process_id"]
 
-    store = EmbeddedStore()
+    store = EmbeddedStore(connect_timeout=30.0, deadline=30.0)
 """
 
 
