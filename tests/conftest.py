@@ -222,8 +222,8 @@ def without_refresher(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("batchlimit.sync.refresher.Refresher.watch", ignore)
     monkeypatch.setattr("batchlimit.aio.home.Home.watch", ignore)
-    for api in ("sync", "aio"):
-        monkeypatch.setattr(f"batchlimit.{api}.key_entry.uniform", lambda _low, _high: 1.0)
+    for drawn in ("sync.key_entry.KeyEntry.uniform", "aio.key_entry.uniform"):
+        monkeypatch.setattr(f"batchlimit.{drawn}", staticmethod(lambda _low, _high: 1.0))
 
 
 def _awaited_store(server: Server, prefix: str) -> Iterator[Store]:

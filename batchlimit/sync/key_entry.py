@@ -59,6 +59,8 @@ class KeyEntry(BaseKeyEntry):
     thread_event: Callable[[], Event] = Event
     """What a thread waits on, and a task."""
     task_event: Callable[[], TaskEvent] = TaskEvent
+    uniform: Callable[[float, float], float] = staticmethod(uniform)
+    """What draws jitter; a simulation does by its seed."""
 
     def __init__(
         self,
@@ -176,5 +178,5 @@ def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -
         entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
         return
     is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
-    entry.locked(lambda: entry.reservoir.granted(request, outcome, entry.clock(), uniform(0.75, 1.25)))
+    entry.locked(lambda: entry.reservoir.granted(request, outcome, entry.clock(), entry.uniform(0.75, 1.25)))
     entry.refill_gate = (entry.refill_gate or threading.Lock()) if is_for_many else None

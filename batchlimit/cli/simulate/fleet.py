@@ -15,7 +15,6 @@ from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
@@ -83,15 +82,11 @@ class _SimulatedRegistry(Registry):
 class _SimulatedEntry(KeyEntry):
     """A KeyEntry whose jitter comes from the fleet's seed: whatever else the process draws changes nothing."""
 
-    __slots__ = ("_random",)
+    __slots__ = ("uniform",)
 
     def __init__(self, chance: random.Random, *rest: Any) -> None:
         super().__init__(*rest)
-        self._random = chance
-
-    def granted(self, fetch: Fetch, grant: Grant) -> None:
-        jitter = self._random.uniform(0.75, 1.25)
-        self.locked(lambda: self.reservoir.granted(fetch, grant, self.clock(), jitter))
+        self.uniform = chance.uniform
 
 
 class _Attendant(Refresher):
