@@ -73,6 +73,8 @@ class SeveralKeys(Generic[C]):
         """Take all keys, waiting first at the one that was short before; return the one that is short now."""
         try:
             short = yield from self._take(behind, until)
+            self._leave()
+            return short
         except (RateLimited, StoreUnavailable):
             self._leave()
             raise
@@ -80,8 +82,6 @@ class SeveralKeys(Generic[C]):
             self._finish(self._leave)
             self._leave()
             raise
-        self._leave()
-        return short
 
     def _take(self, behind: str | None, until: float) -> Steps[str | None]:
         patience = NO_WAIT

@@ -16,6 +16,7 @@ from batchlimit.keyspace.from_memory import FromMemory
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry, store_calls
+from batchlimit.sync.acquire_all import AcquireAll
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start, together
 
@@ -127,6 +128,24 @@ def _interrupted(n: int) -> bool:
 def test_an_interrupt_anywhere_loses_tokens_at_most(without_refresher: None) -> None:
     lines = lines_interrupted(_interrupted)
     assert lines > 100
+
+
+def test_an_interrupt_on_the_way_out_of_the_queues_leaves_no_tokens_there(
+    stage: Piped, clock: Clock, limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They had been held for nobody until their lease was over."""
+    with RateLimiter(stage, TEN, clock=clock) as other:
+        other.acquire("c", 10)
+    leave = AcquireAll._leave
+
+    def interrupted(_: AcquireAll) -> None:
+        monkeypatch.setattr(AcquireAll, "_leave", leave)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AcquireAll, "_leave", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        limiter.acquire_all(dict.fromkeys(THREE, 4))
+    assert limiter.try_acquire("a", 10)
 
 
 def test_threads_that_decide_on_several_at_once_charge_all_of_them_or_none(
