@@ -108,14 +108,14 @@ class MultiplexedConnection(asyncio.Protocol):
         self.is_open = False
         why = _CLOSED if exc is None else f"Error while reading from the server: {exc.args}"
         error = self._error = self._error or redis.ConnectionError(why)
-        for answer in self._unanswered():
-            if not answer.done():
-                answer.set_exception(error)
-                if answer.hear is not None:
-                    answer.hear(answer)
-        for each in (self._asked, self._outbox, self._left):
-            each.clear()
+        answers = [answer for answer in self._unanswered() if not answer.done()]
+        for answer in answers:
+            answer.set_exception(error)
+        self._asked, self._outbox, self._left = deque(), [], []
         self._lost.set_result(None)
+        for answer in answers:  # last: a signal handler may raise in what hears it
+            if answer.hear is not None:
+                answer.hear(answer)
 
     def _unanswered(self) -> "tuple[Reply, ...]":
         return *self._asked, *(answer for _, answer in self._outbox)

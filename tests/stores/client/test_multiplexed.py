@@ -264,6 +264,28 @@ def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Le
     call.cancel()
 
 
+async def test_a_signal_amid_the_news_that_a_connection_ended_keeps_it_from_no_other_caller(
+    valkey: Server, prefix: str
+) -> None:
+    """The others never heard of it, and closing the store waited for ever."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async with opened_for_tasks(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        line: Any = store._transport
+        pipe, line._multiplexed = line._multiplexed, None
+        answers = [pipe.send(command(("PING",))) for _ in range(3)]
+        answers[0].hear = interrupted
+        pipe._transport.set_protocol(asyncio.Protocol())
+        with pytest.raises(KeyboardInterrupt):
+            pipe.connection_lost(None)
+        pipe._transport.abort()
+        assert [type(each.exception()) for each in answers if each.done()] == [redis.ConnectionError] * 3
+        assert pipe._lost.done()
+
+
 async def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: str) -> None:
     with node(valkey_binary()) as one:
         async with opened_for_tasks(f"{one.url}?client_name={prefix}", prefix) as store:
