@@ -87,6 +87,24 @@ def test_who_waits_hears_of_the_failure_that_opens_the_circuit(outage: Begin) ->
         story.limiter.acquire(KEY, timeout=60)
 
 
+def test_who_waits_outlasts_one_failure_though_a_store_raises_the_same_error_that_opened_the_circuit(
+    outage: Begin,
+) -> None:
+    same = StoreUnavailable("away")
+
+    def fail() -> None:
+        raise same
+
+    story = outage()
+    story.stage.before = fail
+    for n in range(3):
+        assert not story.limiter.try_acquire(f"another {n}")
+    assert same.is_final
+    until(lambda: story.limiter.statistics().available)
+    assert not story.limiter.try_acquire("once more")
+    assert not same.is_final
+
+
 def test_an_answer_in_between_begins_the_count_anew(outage: Begin) -> None:
     story = outage()
     for _ in range(3):
