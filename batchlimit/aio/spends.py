@@ -1,6 +1,6 @@
 """Calls of tasks for keys that are not in use: they spend at the store, and no entry is made.
 
-Who comes alone asks at once. Else what is asked in one turn of the event loop goes in one call, at its end.
+Who comes alone asks at once. Else what is asked in one turn of the loop goes in one call, before a key asks to lease.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Spends:
         check_key(key)
         if (spend := self._spending.begin_one(key, cost)) is None:
             if self._waiting and self._spending.is_asked(key):
-                await asyncio.sleep(0)  # who came before asks before, at the end of this turn
+                self._flush()  # who came before asks before
             return None
         if (outcome := await self._spend([spend])) is not None and spend.spent.is_charged:
             return spend

@@ -123,11 +123,11 @@ async def test_who_comes_alone_asks_at_once_and_those_who_come_together_go_in_on
     assert till.calls[2:] == [[["c"]], [["d"]], [["e"], ["f"]], [["g"]], [["h"]]]
 
 
-async def test_keys_that_come_into_use_leave_together_what_was_spent_before() -> None:
+async def test_a_key_that_comes_into_use_asks_after_what_was_spent_before() -> None:
     till = Sender()
     limiter = limiter_on(till, sizer=TimeBatch())
     assert await asyncio.wait_for(all_of(limiter, "aaabbbccc"), 60.0) == [True] * 9
-    assert till.calls == [[["a"], ["a"], ["b"], ["b"], ["c"], ["c"]]]
+    assert till.calls == [[["a"], ["a"]], [["b"], ["b"]], [["c"], ["c"]]]
     assert len(till.asks) == 3
 
 

@@ -40,18 +40,24 @@ async def test_a_thousand_tasks_on_a_cold_key_are_served_in_order_by_two_asks() 
 
 @pytest.mark.parametrize("burst", [1, 3, 20])
 @pytest.mark.parametrize("is_connected", [False, True])
-async def test_who_acquire_one_new_key_in_one_turn_are_served_as_they_came(burst: int, is_connected: bool) -> None:
-    """The first of them spend, until the key leases; those whose spends were in vain came before all others."""
+@pytest.mark.parametrize("later", [0, 15])
+async def test_who_acquire_one_new_key_are_served_as_they_came(burst: int, is_connected: bool, later: int) -> None:
+    """The first of them spend, until the key leases; those whose spends were in vain came before all others.
+
+    So did all who came in the first turn of the event loop before those who came a turn `later`.
+    """
     async with AsyncRateLimiter(MemoryStore(virtual_loop().time), Quota(50.0, burst), clock=virtual_loop().time) as one:
         if is_connected:
             await one.try_acquire("other")
         served = list[int]()
 
         async def acquire(number: int) -> None:
+            if number >= 30 - later:
+                await asyncio.sleep(0)
             await one.acquire(KEY)
             served.append(number)
 
-        await asyncio.gather(*map(acquire, range(30)))
+        await asyncio.gather(*map(acquire, sorted(range(30), key=lambda number: number % (30 - later))))
     assert served == list(range(30))
 
 
