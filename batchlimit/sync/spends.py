@@ -136,7 +136,7 @@ class Spends:
         try:
             self._send(place, costs)
         except BaseException:
-            if place.begun or place.woken is not None:
+            if place.begun or place.woken is not None or self._leader is place:
                 self._registry.finish(lambda: self._leave(place))
                 self._leave(place)
             raise

@@ -7,7 +7,8 @@ from itertools import count
 import pytest
 
 from batchlimit import Quota, RateLimiter
-from batchlimit.batching import FixedBatch
+from batchlimit.batching import FixedBatch, TimeBatch
+from batchlimit.sync.spends import Spends
 from tests.depth import depth
 from tests.opcodes import Signals
 from tests.sync.stage import DEADLINE, Gate, nothing, start, until
@@ -70,3 +71,27 @@ def test_those_whom_a_thread_leads_have_their_answers_though_it_is_interrupted_t
             led_amid(signals, ["x"])
             has_come = bool(signals.raised)
         place += depth(7, 2)
+
+
+def test_a_handler_that_is_interrupted_amid_a_call_that_spends_nothing_does_not_stay_in_the_lead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asks at a key at which the call spends that it has interrupted. Others waited until its patience was over."""
+    till = Till(lambda: 0.0)
+    with RateLimiter(till, Quota(1000.0, 1000), sizer=TimeBatch()) as limiter:
+        queue, leave = queue_of(limiter), Spends._leave
+
+        def interrupted(*_: object) -> None:
+            monkeypatch.setattr(Spends, "_leave", leave)
+            raise KeyboardInterrupt
+
+        def handler() -> None:
+            till.before = nothing
+            monkeypatch.setattr(Spends, "_leave", interrupted)
+            limiter.try_acquire("a")  # the third call of a key leases
+
+        limiter.try_acquire("a")
+        till.before = handler
+        with pytest.raises(KeyboardInterrupt):
+            limiter.try_acquire("a")
+        until(lambda: queue._leader is None)
