@@ -195,10 +195,20 @@ def admitted(valkey: Server, prefix: str, limiter: str, call: str, rounds: int) 
     program = f"""
     import ctypes
     from batchlimit.shared import SharedConcurrencyLimiter
+
+    def others_run():
+        frames = sys._current_frames()
+        del frames[threading.get_ident()]
+        return [each for each in frames.values() if each.f_code.co_name not in ("_sleep", "wait")]
+
+    # A thread that waits for the interpreter amid the fork would leave the child an interpreter that never is free.
+    sys.setswitchinterval(60.0)  # who runs gives it up to wait only
     limiter = {limiter}
     children = []
     for _ in range(3):
         (turns, turn), (told, tell) = os.pipe(), os.pipe()
+        while others_run():
+            time.sleep(0.001)
         if ctypes.PyDLL(None).fork() == 0:
             signal.alarm(100)
             while os.read(turns, 1) == b"?":
@@ -207,6 +217,7 @@ def admitted(valkey: Server, prefix: str, limiter: str, call: str, rounds: int) 
                 except ConcurrencyLimited:
                     os.write(tell, b"0")
             os._exit(0)
+        os.close(tell)  # a child that ends is seen
         children.append((turn, told))
     admitted = 0
     for turn, told in children * {rounds}:
