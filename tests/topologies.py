@@ -40,7 +40,7 @@ class Cluster:
         return self.nodes[self.slot(name) * self.primaries // SLOTS]
 
     def promote_replica(self, primary: Node) -> None:
-        """Let the replica of a primary that is dead take over; the other nodes hear of it later."""
+        """Let the replica of a dead primary take over; the other nodes learn of it later."""
         others = [each for each in self.nodes if each is not primary]
         replica = next(each for each in others if each.info("INFO", "replication").get("master_port") == primary.port)
         replica.ask("CLUSTER", "FAILOVER", "TAKEOVER")
@@ -192,7 +192,7 @@ class Watched:
 def sentinel(
     binary: str, password: str = "", sentinel_password: str = "", down_after: int = _NEVER
 ) -> Iterator[Watched]:
-    """A primary with a replica that takes over when it is told, or has not heard of the primary for so long (ms)."""
+    """A primary and a replica, which takes over on command, or after `down_after` ms without a word of the primary."""
     with directory() as folder, ExitStack() as stack:
         secret = ["--requirepass", password, "--masterauth", password] if password else []
         primary, replica = (Node(binary, folder, ["--repl-diskless-sync-delay", "0", *secret], password) for _ in "ab")

@@ -48,7 +48,7 @@ class GuardedStore(Guard):
         self._has_answered = self._is_stopped = False
         self._outages = Outages(lambda: self.address)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.sent: dict[asyncio.Future[Any], tuple[float, Hear]] = {}  # what was sent when, and who hears of its answer
+        self.sent: dict[asyncio.Future[Any], tuple[float, Hear]] = {}  # what was sent when, and who takes its answer
         self._looks_at = -math.inf  # when a timer gives up what is late; a signal handler may make it forget to
 
     def send(self, key: str, quota: Quota, ask: Ask, took: Took[Grant]) -> bool:

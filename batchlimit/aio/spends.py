@@ -1,6 +1,6 @@
 """Calls of tasks for keys that are not in use: they spend at the store, and no entry is made.
 
-Who comes alone asks at once. Else what is asked in one turn of the loop goes in one call, before a key asks to lease.
+A caller that comes alone asks at once. Else all callers of one turn share a call, which a key that leases asks after.
 """
 
 import asyncio

@@ -24,8 +24,7 @@ class AcquireAll(SeveralKeys[WaitingThread]):
     def _begin(self, keys: Sequence[str], patience: float) -> None:
         """Ask in one round trip for those of several keys whose queues are empty.
 
-        Who waits asks for one after the other: else a caller may wait for this one in one queue, and this one for it in
-        another.
+        A caller that waits asks for one after the other. Else two callers may wait for each other in two queues.
         """
         if len(keys) == 1 or not self._store.is_pipelined or patience != NO_WAIT:
             return

@@ -201,7 +201,7 @@ def admitted(valkey: Server, prefix: str, limiter: str, call: str, rounds: int) 
         del frames[threading.get_ident()]
         return [each for each in frames.values() if each.f_code.co_name not in ("_sleep", "wait")]
 
-    # A thread that waits for the interpreter amid the fork would leave the child an interpreter that never is free.
+    # If a thread waits for the interpreter during the fork, the child has an interpreter that is never free.
     sys.setswitchinterval(60.0)  # who runs gives it up to wait only
     limiter = {limiter}
     children = []
