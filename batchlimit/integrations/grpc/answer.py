@@ -107,7 +107,7 @@ STATUS = "grpc-status-details-bin"
 
 
 class CallRefusal(NamedTuple):
-    """The status, the details and the trailing metadata of a refused call: what `abort` of grpcio on asyncio takes."""
+    """The status, the details and the trailing metadata of a refused call."""
 
     code: grpc.StatusCode
     details: str
@@ -119,10 +119,10 @@ class CallRefusal(NamedTuple):
         context.set_code(self.code)
         context.set_details(self.details)
 
-    def end(self, context: Any) -> None:
-        """End a call of a threaded server with this answer: its `abort` raises."""
+    def end(self, context: Any) -> Any:
+        """End a call with this answer, by `abort`, which raises; on asyncio it is to be awaited."""
         context.set_trailing_metadata(self.metadata)
-        context.abort(self.code, self.details)
+        return context.abort(self.code, self.details)
 
 
 def refused_by_limiter(error: BatchLimitError) -> CallRefusal:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any
 
 import grpc
 
@@ -15,7 +15,7 @@ from batchlimit.integrations.enforcement import Outcome, Unidentified
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc.answer import CallResponse, OutcomeOf, outcome_of, refused_by_limiter
 from batchlimit.integrations.grpc.client_calls import Admits, AsyncEveryCall, Ended, EveryCall
-from batchlimit.integrations.grpc.details import Asker, AsksForPermits, CallPermits, HoldsRules, Name, Source
+from batchlimit.integrations.grpc.details import Asker, AsksForPermits, HoldsRules, Name, Source
 from batchlimit.integrations.grpc.serving import completing
 from batchlimit.integrations.permits import KeyOf, Limiter, refusal_of
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource, RulesSource
@@ -112,10 +112,8 @@ class AsyncRateLimitClient(_RatedCalls[AsyncLimiterSource, AsyncIdentify[Any]], 
         await self._front.close()
 
 
-class _BoundedCalls(AsksForPermits, Admits, Generic[Limiter]):
+class _BoundedCalls(AsksForPermits[Limiter], Admits):
     """Calls of clients by how many are under way, of either API."""
-
-    _kinds: tuple[type, ...]
 
     def __init__(
         self,
@@ -128,13 +126,12 @@ class _BoundedCalls(AsksForPermits, Admits, Generic[Limiter]):
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(limiter, partition=partition, key=key, outcome=outcome, priority=priority)
         self._wait_for(wait, timeout)
-        self._permits, self._outcome = CallPermits(self._kinds, limiter, partition, key, priority), outcome
 
     def _admission(self, details: Any, timeout: float | None) -> Steps[Ended | None]:
         try:
-            permit = yield self._permits.acquire(details, timeout=timeout, **self._permits.options(details))
+            permit = yield self._permits.acquire(details, timeout=timeout, **self._options(details))
         except BatchLimitError as error:
             raise self._error(refusal_of(error), refused_by_limiter(error)) from error
         complete = completing(permit, self._outcome)

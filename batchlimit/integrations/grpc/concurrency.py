@@ -15,7 +15,7 @@ from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrenc
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc import serving
 from batchlimit.integrations.grpc.answer import OutcomeOf, outcome_of, refused_by_limiter
-from batchlimit.integrations.grpc.details import HELD, AsksForPermits, CallPermits, Name
+from batchlimit.integrations.grpc.details import HELD, AsksForPermits, Name
 from batchlimit.integrations.grpc.queued import QueuedCall, refusing
 from batchlimit.integrations.permits import KeyOf
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
@@ -26,7 +26,9 @@ _MOST = 1000
 """Methods that are known by name; of others the patterns are looked through."""
 
 
-class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
+class ConcurrencyInterceptor(
+    AsksForPermits[ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter], grpc.ServerInterceptor
+):
     """Lets as many calls in at once as the limiter lets; refuses the others before they take a worker thread.
 
     A call is under way from before it queues for a worker until its handler has returned, or its stream has ended. So
@@ -65,6 +67,8 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
         True
     """
 
+    _kinds = THREADED
+
     def __init__(
         self,
         limiter: ConcurrencyLimiter | KeyedConcurrencyLimiter | SharedConcurrencyLimiter,
@@ -77,45 +81,40 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
         workers: Executor | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._permits = CallPermits(THREADED, limiter, partition, key, priority, sheddable)
+        super().__init__(limiter, partition=partition, key=key, outcome=outcome, sheddable=sheddable, priority=priority)
         if workers is not None and self._permits.is_shared:
             raise TypeError("workers= is for limiters of this process: calls ask a shared one in their worker")
-        self._outcome, self._workers, self._timeout = outcome, workers, timeout
+        self._workers, self._timeout = workers, timeout
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Let a call in, or refuse it; grpcio calls this."""
+        details, queued, handler = handler_call_details, None, None
         if self._permits.is_shared:
-            found = continuation(handler_call_details)
-            return found and self._served(found, partial(self._permit_of, handler_call_details), may_end=True)
-        asked = self._permits.options(handler_call_details)
-        sheddable = asked.get("sheddable", False)
-        queued = None if self._workers is None else QueuedCall(self._workers)
+            found = continuation(details)
+            return found and self._served(found, partial(self._permit_of, details), may_end=True)
+        asked = self._options(details)
         try:
-            if queued is None:
-                permit = self._permits.acquire(handler_call_details, timeout=0, **asked)
+            if self._workers is None:
+                permit = self._permits.acquire(details, timeout=0, **asked)
             else:
-                back = queued.admitted, queued.refused
-                permit = self._permits.acquire_later(back, handler_call_details, timeout=self._timeout, **asked)
+                queued = QueuedCall(self._workers)
+                permit = self._permits.acquire_later(queued.back, details, timeout=self._timeout, **asked)
         except BatchLimitError as error:
             return refusing(refused_by_limiter(error))
-        handler = None
+        waits = queued if permit is None else None
         try:
-            if found := continuation(handler_call_details):
-                if permit is None and queued is not None:
-                    handler = queued.handler(self._served(found, queued.permit_of, sheddable))
-                else:
-                    handler = self._served(found, lambda context: permit, sheddable)
+            if found := continuation(details):
+                permit_of = waits.permit_of if waits else lambda context: permit
+                handler = self._served(found, permit_of, asked.get("sheddable", False))
         finally:
-            if handler is None and permit is None and queued is not None:
-                queued.forget()
-            elif handler is None:
-                give_back(permit)
-        return handler
+            if handler is None:
+                waits.forget() if waits else give_back(permit)
+        return waits.handler(handler) if waits and handler else handler
 
     def _permit_of(self, details: grpc.HandlerCallDetails, context: Any) -> Any:
         """Return the permit that a worker acquires, or refuse its call."""
         try:
-            return self._permits.acquire(details, timeout=0, **self._permits.options(details))
+            return self._permits.acquire(details, timeout=0, **self._options(details))
         except BatchLimitError as error:
             refused_by_limiter(error).end(context)
             raise
@@ -133,7 +132,10 @@ class ConcurrencyInterceptor(AsksForPermits, grpc.ServerInterceptor):
         return serving.served(found, begin, serving.ending_early(found, lambda: permit) if may_end else None)
 
 
-class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
+class AsyncConcurrencyInterceptor(
+    AsksForPermits[AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter],
+    grpc.aio.ServerInterceptor,
+):
     """Lets as many calls in at once as the limiter lets; refuses the others before their requests are read.
 
     A call that finds no room waits in the limiter's queue, if there is one, until its client gives up. A call is under
@@ -155,23 +157,13 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
         ...     await server.stop(None)
     """
 
-    def __init__(
-        self,
-        limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter | AsyncSharedConcurrencyLimiter,
-        *,
-        partition: Name | None = None,
-        key: KeyOf | None = None,
-        outcome: OutcomeOf = outcome_of,
-        sheddable: Callable[[grpc.HandlerCallDetails], bool] | None = None,
-        priority: Callable[[grpc.HandlerCallDetails], int] | None = None,
-    ) -> None:
-        self._permits, self._outcome = CallPermits(ASYNC, limiter, partition, key, priority, sheddable), outcome
+    _kinds = ASYNC
 
     async def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
         """Let a call in, or refuse it; grpcio calls this."""
         details = handler_call_details
         try:
-            permit = await self._permits.acquire(details, **self._permits.options(details))
+            permit = await self._permits.acquire(details, **self._options(details))
         except BatchLimitError as error:
             return serving.refusing_async(refused_by_limiter(error))
         handler = None
@@ -195,7 +187,7 @@ class AsyncConcurrencyInterceptor(AsksForPermits, grpc.aio.ServerInterceptor):
             except (ConcurrencyLimited, PermitLost) as error:
                 if not getattr(permit, "shed", False) and not getattr(permit, "lost", False):
                     raise
-                await context.abort(*refused_by_limiter(error))
+                await refused_by_limiter(error).end(context)
 
         return serving.streaming(found, serve, found.request_deserializer)
 

@@ -11,7 +11,8 @@ from batchlimit.base.setting import functions, of_kind
 from batchlimit.concurrency import Permit, Permits
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
-from batchlimit.integrations.permits import AnyLimiter, AnyPermit, KeyOf, PermitSource
+from batchlimit.integrations.grpc.answer import OutcomeOf, outcome_of
+from batchlimit.integrations.permits import AnyPermit, KeyOf, Limiter, PermitSource
 from batchlimit.integrations.source import RulesSource
 from batchlimit.rules import Rule, Rules
 from batchlimit.shared import SharedPermit
@@ -99,37 +100,35 @@ class HoldsRules(Generic[Source, Asker]):
         return self._front.statistics()
 
 
-class CallPermits(PermitSource):
-    """The permits of calls, each by what its details say."""
+class AsksForPermits(Generic[Limiter]):
+    """Lets calls go by their permits, each by what its details say."""
+
+    _kinds: tuple[type, ...]
 
     def __init__(
         self,
-        kinds: tuple[type, ...],
-        limiter: AnyLimiter,
-        partition: Name | None,
-        key: KeyOf | None,
-        priority: Callable[[Any], int] | None,
-        sheddable: Callable[[Any], bool] | None = None,
+        limiter: Limiter,
+        *,
+        partition: Name | None = None,
+        key: KeyOf | None = None,
+        outcome: OutcomeOf = outcome_of,
+        sheddable: Callable[[grpc.HandlerCallDetails], bool] | None = None,
+        priority: Callable[[Any], int] | None = None,
     ) -> None:
+        super().__init__()
         functions(partition=partition, key=key, priority=priority, sheddable=sheddable)
-        super().__init__(kinds, limiter, partition or (lambda _: ""), key)
-        if self.is_shared and sheddable is not None:
+        self._permits, self._outcome = PermitSource(self._kinds, limiter, partition or (lambda _: ""), key), outcome
+        if self._permits.is_shared and sheddable is not None:
             raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
         asked = ("priority", priority), ("sheddable", sheddable)
         self._asked = [(name, function) for name, function in asked if function is not None]
 
-    def options(self, details: Any) -> dict[str, Any]:
-        """Return what a call asks of the limiter, whose own defaults hold for the rest."""
-        return {"operation": details.method} | {name: function(details) for name, function in self._asked}
-
-
-class AsksForPermits:
-    """Lets calls go by their permits."""
-
-    _permits: CallPermits
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits.limiter!r}>"
+
+    def _options(self, details: Any) -> dict[str, Any]:
+        """Return what a call asks of the limiter, whose own defaults hold for the rest."""
+        return {"operation": details.method} | {name: function(details) for name, function in self._asked}
 
 
 def current_permit() -> AnyPermit:

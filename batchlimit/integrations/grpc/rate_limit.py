@@ -6,6 +6,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from batchlimit.base.steps import Steps, drive
+from batchlimit.base.steps import run as run_steps
 from batchlimit.integrations.address import AsyncIdentify, Identify
 from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
@@ -62,17 +64,8 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
         outcome = Outcome()
 
         def begin(context: Any) -> serving.CallEnd:
-            """Charge the call; or refuse it, which raises."""
             nonlocal outcome
-            if not (peer := context.peer()) or not context.is_active():  # its client left before a worker was free
-                context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
-            address, fields = address_of(peer), fields_of(context.invocation_metadata())
-            outcome = self._front.admit("POST", handler_call_details.method, address, fields, context)
-            if outcome.refusal is not None:
-                ignore_for_load()
-                refused_by_rules(outcome.refusal).end(context)
-            if outcome.headers:
-                context.set_trailing_metadata(tuple(texts(outcome.headers)))
+            outcome = run_steps(_admitted(self._front, handler_call_details.method, context, context.is_active()))
             return serving.CallEnd(context, _charging(self._front, outcome, context))
 
         def run(requests: Any, context: Any) -> Any:
@@ -123,15 +116,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
-            if not (peer := context.peer()):  # as grpcio says of a call whose client has left, or whose time is over
-                await context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
-            address, fields = address_of(peer), fields_of(context.invocation_metadata())
-            outcome = await self._front.admit("POST", handler_call_details.method, address, fields, context)
-            if outcome.refusal is not None:
-                ignore_for_load()
-                await context.abort(*refused_by_rules(outcome.refusal))
-            if outcome.headers:
-                context.set_trailing_metadata(tuple(texts(outcome.headers)))
+            outcome = await drive(_admitted(self._front, handler_call_details.method, context))
             ended = _charging(self._front, outcome, context)
             if not outcome.charges and not limits:
                 return await run(requests, context, ended)
@@ -170,13 +155,27 @@ class _WatchedContext:
         if message is grpc.aio.EOF:
             return message
         if (refused := await self._front.refused_message(self._request)) is not None:
-            await self._context.abort(*refused_by_rules(refused))
+            await refused_by_rules(refused).end(self._context)
         return message
 
     async def requests(self) -> AsyncIterator[Any]:
         """Yield the messages."""
         while (message := await self.read()) is not grpc.aio.EOF:
             yield message
+
+
+def _admitted(front: Front | AsyncFront, method: str, context: Any, is_active: bool = True) -> Steps[Outcome]:
+    """Charge a call; or refuse it, which raises."""
+    if not (peer := context.peer()) or not is_active:  # its client has left, or its time is over
+        yield context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
+    address, fields = address_of(peer), fields_of(context.invocation_metadata())
+    outcome: Outcome = yield front.admit("POST", method, address, fields, context)
+    if outcome.refusal is not None:
+        ignore_for_load()
+        yield refused_by_rules(outcome.refusal).end(context)
+    if outcome.headers:
+        context.set_trailing_metadata(tuple(texts(outcome.headers)))
+    return outcome
 
 
 def _charging(front: Front | AsyncFront, outcome: Outcome, context: Any) -> serving.Ended:
