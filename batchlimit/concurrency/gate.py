@@ -24,7 +24,7 @@ class Gate:
     """
 
     __slots__ = (
-        "_queue", "behind", "in_flight", "is_closed", "limit", "lowered", "open_to", "partitions", "raised", "unwoken",
+        "behind", "in_flight", "is_closed", "limit", "lowered", "open_to", "partitions", "raised", "unwoken",
         "waiting",
     )  # fmt: skip
 
@@ -36,8 +36,7 @@ class Gate:
         self.in_flight = 0
         self.raised: dict[str, int] = {}  # how often, by why
         self.lowered: dict[str, int] = {}
-        self._queue = queue
-        self.waiting = Waiting(queue.order)
+        self.waiting: Waiting[GateWaiter] = Waiting(queue)
         self.unwoken: dict[GateWaiter, None] = {}  # served or sent away, until somebody has woken them
         self.partitions = PartitionTable(partitions)
         self._share_out()
@@ -58,10 +57,8 @@ class Gate:
     def make_room(self, priority: int) -> Sequence[GateWaiter]:
         """Remove a waiter from a full queue, if one of this priority comes before it; return it, to be woken."""
         self.waiting.recount()  # who was interrupted may have joined or left without a count
-        if not self._queue.length or self.waiting.count < self._queue.length:
-            return ()
-        last = self.waiting.displaced_by(priority, self._queue.length)
-        if last is None:
+        length = self.waiting.queue.length
+        if not length or self.waiting.count < length or (last := self.waiting.displaced_by(priority)) is None:
             return ()
         last.displaced = True
         self.unwoken[last] = None
@@ -70,8 +67,8 @@ class Gate:
 
     def line_up(self, partition: Partition, waiter: GateWaiter) -> Reason | None:
         """Add a waiter that was refused entry, or return why that is not possible either."""
-        if self.waiting.count >= self._queue.length:
-            return "queue_full" if self._queue.length else self.reason
+        if self.waiting.count >= (length := self.waiting.queue.length):
+            return "queue_full" if length else self.reason
         waiter.gate, waiter.partition = self, partition
         self.waiting.add(waiter)
         return None

@@ -4,6 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import Generic, Literal, TypeVar, get_args
 
 from batchlimit.base.setting import between, whole
@@ -67,18 +68,20 @@ NO_QUEUE = Queue(length=0)
 class RankedWaiter:
     """A caller that waits: how to wake it, its priority, and the how-manieth it is among those who came."""
 
-    __slots__ = ("number", "priority", "wake")
+    __slots__ = ("number", "priority", "waiting", "wake")
+
+    partition = Partition("")  # of all who wait where there are no parts
+    is_patient = True  # or it waits for an answer alone, and takes no place in the queue
 
     def __init__(self, wake: Callable[[], object], priority: int) -> None:
         self.wake, self.priority, self.number = wake, priority, 0  # RuntimeError of `wake`: nobody is there any more
+        self.waiting = False
 
 
 class GateWaiter(RankedWaiter):
     """A caller at a gate. It is served once, or gives up, or is displaced; whichever comes first is final."""
 
-    __slots__ = (
-        "displaced", "gate", "in_flight", "marker", "partition", "served", "since_ns", "start_ns", "waiting",
-    )  # fmt: skip
+    __slots__ = ("displaced", "gate", "in_flight", "marker", "partition", "served", "since_ns", "start_ns")
 
     partition: Partition
 
@@ -86,7 +89,7 @@ class GateWaiter(RankedWaiter):
         super().__init__(wake, priority)
         self.gate: object = None
         self.marker: object = None  # the partition's, while it is served and its permit is not held yet
-        self.waiting = self.served = self.displaced = False
+        self.served = self.displaced = False
         self.start_ns = self.in_flight = 0
         self.since_ns: int | None = None  # since when it waits; None: it does not
 
@@ -99,123 +102,84 @@ higher priorities leave a part of the queue to lower ones."""
 W = TypeVar("W", bound=RankedWaiter)
 
 
-class Ranks(Generic[W]):
-    """Waiters by priority, and in order. A signal handler that raises may leave a priority behind that has nobody."""
+class Waiting(Generic[W]):
+    """All who wait at a gate, or for a key: those of one partition and priority in the order in which they came.
 
-    __slots__ = ("_by_priority", "_newest_first")
+    A signal handler may end any call, and leave a line that has nobody. So `count` is anew each time.
+    """
 
-    def __init__(self, newest_first: bool) -> None:
-        self._newest_first = newest_first
+    __slots__ = ("_lines", "_numbers", "_served", "count", "queue")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
         # Not of dicts: of these the first is as far to seek as many who came before it left.
-        self._by_priority: dict[int, OrderedDict[W, None]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_priority.values()))
-
-    def __iter__(self) -> Iterator[W]:
-        return iter([waiter for each in self._by_priority.values() for waiter in each])
-
-    def __contains__(self, waiter: W) -> bool:
-        return waiter in self._by_priority.get(waiter.priority, ())
-
-    @property
-    def priorities(self) -> frozenset[int]:
-        """The priorities of those who wait."""
-        return frozenset(self._by_priority)
-
-    def add(self, waiter: W) -> None:
-        """Let one more wait."""
-        self._by_priority.setdefault(waiter.priority, OrderedDict())[waiter] = None
-
-    def remove(self, waiter: W) -> bool:
-        """Let one wait no longer; return whether it did."""
-        equals = self._by_priority.get(waiter.priority)
-        if equals is None or waiter not in equals:
-            return False
-        equals.pop(waiter, None)
-        if not equals:
-            self._by_priority.pop(waiter.priority, None)
-        return True
-
-    def below(self, priority: int) -> int:
-        """Return how many wait whose priority is lower."""
-        return sum(len(each) for rank, each in self._by_priority.items() if rank < priority)
-
-    def oldest(self) -> W:
-        """Return who has waited longest; not if nobody waits."""
-        return min((next(iter(each)) for each in self._by_priority.values() if each), key=lambda waiter: waiter.number)
-
-    def head(self) -> W:
-        """Return who is next: of the highest priority; not if nobody waits."""
-        highest = self._by_priority[max(rank for rank, each in self._by_priority.items() if each)]
-        return next(reversed(highest) if self._newest_first else iter(highest))
-
-    def from_last(self) -> Iterator[W]:
-        """Yield those who wait, the lowest priority first, and of each who would be the last to be served first."""
-        for _rank, equals in sorted(self._by_priority.items()):
-            yield from equals if self._newest_first else reversed(equals)
-
-
-class Waiting:
-    """All waiters in order, by partition and priority. A signal may end any call, so `count` is anew each time."""
-
-    __slots__ = ("_lines", "_newest_first", "_numbers", "_served", "count")
-
-    def __init__(self, order: Order) -> None:
-        self._newest_first = order == "lifo"
-        self._lines: dict[Partition, Ranks[GateWaiter]] = {}
+        self._lines: dict[tuple[Partition, int], OrderedDict[W, None]] = {}
         self._served = self._numbers = 0
         self.count = 0
 
-    def add(self, waiter: GateWaiter) -> None:
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def __iter__(self) -> Iterator[W]:
+        return iter([waiter for line in self._lines.values() for waiter in line])
+
+    def __contains__(self, waiter: W) -> bool:
+        return waiter in self._lines.get((waiter.partition, waiter.priority), ())
+
+    def recount(self) -> None:
+        self.count = len(self)
+
+    def add(self, waiter: W) -> None:
         self._numbers += 1
         waiter.number, waiter.waiting = self._numbers, True
-        self._lines.setdefault(waiter.partition, Ranks(self._newest_first)).add(waiter)
+        self._lines.setdefault((waiter.partition, waiter.priority), OrderedDict())[waiter] = None
         self.recount()
 
-    def remove(self, waiter: GateWaiter) -> None:
-        """Remove a waiter, served or not; nothing changes if it was removed before."""
+    def remove(self, waiter: W) -> None:
+        """Let one wait no longer, served or not; a second time it changes nothing."""
         waiter.waiting = False
-        line = self._lines.get(waiter.partition)
-        if line is not None:
-            line.remove(waiter)
+        place = waiter.partition, waiter.priority
+        if (line := self._lines.get(place)) is not None:
+            line.pop(waiter, None)
             if not line:
-                self._lines.pop(waiter.partition, None)
+                self._lines.pop(place, None)
         self.recount()
 
     def of(self, partition: Partition) -> int:
         """Return how many waiters are of this partition."""
-        return len(self._lines.get(partition, ()))
+        return sum(len(line) for (place, _), line in self._lines.items() if place is partition)
+
+    def oldest(self) -> W:
+        """Return who has waited longest; not if nobody waits."""
+        return min((next(iter(line)) for line in self._lines.values() if line), key=lambda waiter: waiter.number)
 
     def pass_turn(self) -> None:
         """Count the place that a waiter gets, before it leaves."""
         if self._has_several_priorities():
             self._served += 1
 
-    def heads(self) -> Sequence[GateWaiter]:
-        """Return the next waiter of each partition: those under their guarantee first, then by priority and order."""
+    def heads(self) -> Sequence[W]:
+        """Return the first of each line: those under their guarantee first, then by priority and order."""
         by_age = self._served % SHARE == SHARE - 1 and self._has_several_priorities()
-        heads = [line.oldest() if by_age else line.head() for line in self._lines.values() if line]
+        newest_first = self.queue.order == "lifo" and not by_age
+        heads = [next(reversed(line) if newest_first else iter(line)) for line in self._lines.values() if line]
         if len(heads) > 1:
-            sign = -1 if self._newest_first and not by_age else 1
-            rank = 0 if by_age else -1
+            sign, rank = -1 if newest_first else 1, 0 if by_age else -1
             heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, rank * w.priority, sign * w.number))
         return heads
 
-    def displaced_by(self, priority: int, length: int) -> GateWaiter | None:
-        """Return the last of the lowest priority without a kept share, if one of this priority takes its place."""
-        lines = [line for place, line in self._lines.items() if line and place.busy >= place.guaranteed]
-        if sum(line.below(priority) for line in lines) <= length // SHARE:
+    def displaced_by(self, priority: int) -> W | None:
+        """Return who leaves a full queue for one of this priority: the last of the lowest one without a kept share."""
+        lower = [
+            line for (place, rank), line in self._lines.items() if rank < priority and place.busy >= place.guaranteed
+        ]
+        if sum(map(len, lower)) <= self.queue.length // SHARE:
             return None
-        sign = 1 if self._newest_first else -1
-        return min(
-            (next(line.from_last()) for line in lines), key=lambda waiter: (waiter.priority, sign * waiter.number)
-        )
+        is_lifo = self.queue.order == "lifo"
+        from_last = [iter(line) if is_lifo else reversed(line) for line in lower]
+        sign = 1 if is_lifo else -1
+        last_first = merge(*from_last, key=lambda waiter: (waiter.priority, sign * waiter.number))
+        return next((waiter for waiter in last_first if waiter.is_patient), None)
 
     def _has_several_priorities(self) -> bool:
-        first, *others = [line.priorities for line in self._lines.values()] or [frozenset()]
-        return len(first.union(*others)) > 1
-
-    def recount(self) -> None:
-        """Count who waits."""
-        self.count = sum(map(len, self._lines.values()))
+        return len({priority for _, priority in self._lines}) > 1

@@ -6,7 +6,7 @@ from typing import Any
 from weakref import ref
 
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
-from batchlimit.concurrency.queue import SHARE, Queue, RankedWaiter, Ranks
+from batchlimit.concurrency.queue import Queue, RankedWaiter, Waiting
 
 RENEWED = 1 / 3
 """The part of a lease after which it is renewed."""
@@ -179,15 +179,13 @@ class SlotWaiter(RankedWaiter):
         self.error: Exception | None = None
 
 
-class Line(Ranks[SlotWaiter]):
-    """All waiters: by priority, and of equal ones in the order in which they came."""
+class Line(Waiting[SlotWaiter]):
+    """All who wait for one key."""
 
-    __slots__ = ("_hasty", "_numbers", "_served", "queue", "unwoken")
+    __slots__ = ("_hasty", "unwoken")
 
     def __init__(self, queue: Queue) -> None:
-        super().__init__(newest_first=queue.order == "lifo")
-        self.queue = queue
-        self._served = self._numbers = 0
+        super().__init__(queue)
         self._hasty: set[SlotWaiter] = set()
         # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
         self.unwoken: dict[SlotWaiter, None] = {}
@@ -203,24 +201,13 @@ class Line(Ranks[SlotWaiter]):
         return self.patient >= self.queue.length
 
     def add(self, waiter: SlotWaiter) -> None:
-        """Join."""
-        self._numbers += 1
-        waiter.number = self._numbers
         super().add(waiter)
         if not waiter.is_patient:
             self._hasty.add(waiter)
 
-    def remove(self, waiter: SlotWaiter) -> bool:
-        """Leave; a second time it changes nothing."""
+    def remove(self, waiter: SlotWaiter) -> None:
         self._hasty.discard(waiter)
-        return super().remove(waiter)
-
-    def displaced_by(self, priority: int) -> SlotWaiter | None:
-        """Return the waiter whose place in a full line goes to a caller of this priority; None: it gets none."""
-        if self.below(priority) <= self.queue.length // SHARE:
-            return None
-        lower = (waiter for waiter in self.from_last() if waiter.priority < priority)
-        return next((waiter for waiter in lower if waiter.is_patient), None)
+        super().remove(waiter)
 
     def refuse(self, waiters: list[SlotWaiter], error: Exception) -> list[SlotWaiter]:
         """Remove these, with an error; return them, to be woken."""
@@ -232,10 +219,7 @@ class Line(Ranks[SlotWaiter]):
 
     def next(self) -> SlotWaiter:
         """Return the one to serve next, which is leaving."""
-        waiter = self.head()
-        if len(self.priorities) > 1:
-            if self._served % SHARE == SHARE - 1:
-                waiter = self.oldest()
-            self._served += 1
+        waiter = self.heads()[0]
+        self.pass_turn()
         self.unwoken[waiter] = None
         return waiter

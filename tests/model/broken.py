@@ -191,8 +191,8 @@ numbers of permits begin anew | one slot | shared.held_slots:HeldSlots._learn
     self.last, self._sequence = told.token, 0 => self._sequence = 0
 a lease that is over has free slots | one slot at two, stopped | shared.held_slots:HeldSlots.has_free
     and now < self.lease.until and not self.lease.ended =>
-who comes last has the permit first | one slot, a message is lost | concurrency.queue:Ranks.head
-    if self._newest_first => if not self._newest_first
+who comes last has the permit first | one slot, a message is lost | concurrency.queue:Waiting.heads
+    self.queue.order == "lifo" => self.queue.order != "lifo"
 who does not wait waits for ever | one slot | shared.local_slots:LocalSlots.answer
     if self.line.patient < len(self.line): => if False:
 a lease is over at the store first | one slot | bucket.slot_table:SlotTable._seen
@@ -201,8 +201,8 @@ one slot, two permits | one slot | shared.held_slots:HeldSlots.has_free
     len(self.places) < self._granted => len(self.places) <= self._granted
 a permit that ends keeps its slot | one slot | shared.held_slots:HeldSlots.end
     if self.places.pop(place, place) is not None: => if place not in self.places:
-who gives up keeps the line | one slot, given up | concurrency.queue:Ranks.remove
-    equals.pop(waiter, None) => pass
+who gives up keeps the line | one slot, given up | concurrency.queue:Waiting.remove
+    line.pop(waiter, None) => pass
 who is told nothing never asks again | one slot, a message is lost | shared.local_slots:LocalSlots.fail
     self.due = min(self.due, retry) => pass
 an ask is not repeated for who came late | one slot | shared.local_slots:LocalSlots.line_up
