@@ -16,7 +16,7 @@ Parts: a limiter has an Engine, which has LocalSlots for each key in use. LocalS
 here, when to ask, and for how many. They are made of two parts. A Line knows who waits, and who is next. HeldSlots
 know which slots are free here under one lease, and how many to give back.
 
-`lua/lend.lua` lends the slots. Its twin in Python, `bucket/slot_table.py`, lends those of `memory://`. The LeaseRenewer
+`lua/lend.lua` lends the slots. Its twin in Python, `bucket/slot_table.py`, lends those of `memory://`. The Engine
 has a thread that asks, for threads and for asyncio alike, and a Listener whose thread reads pushes.
 
 An ask tells all that an instance holds and wants, and the slots it returned so far; the reply tells the slots it was

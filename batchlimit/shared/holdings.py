@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from batchlimit.base.blocking import own_lock
 from batchlimit.base.waking import Event
 from batchlimit.bucket.slot_table import SlotPush
+from batchlimit.errors import ConcurrencyLimited
 from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots
+from batchlimit.shared.local_slots import LocalSlots, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class SharedStatistics:
 class Holdings:
     """What callers take from and give back to, and what the thread that asks the store looks after.
 
-    No key has two LocalSlots. It has 12 public methods, because callers, pushes and that thread use it; those that say
+    No key has two LocalSlots. It has 13 public methods, because callers, pushes and that thread use it; those that say
     so require the lock.
     """
 
@@ -144,6 +145,11 @@ class Holdings:
                 by_key[slots.key] = SharedKeyStatistics(slots.in_flight, len(slots.line), slots.held.count, *told)
                 admitted += slots.admitted
             return SharedStatistics(by_key, admitted, self.refused, self.lost, self.asks)
+
+    def refusal(self, slots: LocalSlots, reason: str) -> ConcurrencyLimited:
+        """Count a caller that gets no place; return the error to raise. Requires the lock."""
+        self.refused += 1
+        return refusal(slots, reason)
 
     def change(
         self, key: str, change: Callable[[LocalSlots, int], Sequence[SlotWaiter]], *, is_name: bool = False

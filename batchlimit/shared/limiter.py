@@ -60,7 +60,7 @@ class BaseSharedLimiter(Unique):
         shortest = min(each.lease if isinstance(each, Shared) else 10.0 for each in limits.values())
         guarded = GuardedStore(store, min(deadline, shortest / 4))
         self._engine = Engine(guarded, store.slots, limit_of, policy_of=policy_of, weight=weight, clock=steady_ns)
-        self._end = weakref.finalize(self, lambda engine: engine.renewer.retire(), self._engine)
+        self._end = weakref.finalize(self, Engine.retire, self._engine)
         self._end.atexit = False  # at exit the engines close by themselves
 
     @classmethod
@@ -106,7 +106,7 @@ class BaseSharedLimiter(Unique):
         store = open_store(address, prefix=prefix, connect_timeout=connect_timeout, deadline=deadline)
         assert isinstance(store, LendingStore)
         limiter = cls(store, limits, weight=weight, deadline=deadline, on_failure=on_failure)
-        limiter._engine.renewer.owned = store
+        limiter._engine.owned = store
         limiter._engine.store.allow(connect_timeout)
         return limiter
 
@@ -185,7 +185,7 @@ class SharedConcurrencyLimiter(Closing, BaseSharedLimiter):
     def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
         self._end.detach()
-        self._engine.renewer.close()
+        self._engine.close()
 
 
 class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
@@ -232,4 +232,4 @@ class AsyncSharedConcurrencyLimiter(AsyncClosing, BaseSharedLimiter):
     async def close(self) -> None:
         """Let no call enter any more, and give back what is free; waiters get LimiterClosed, calls under way go on."""
         self._end.detach()
-        await asyncio.to_thread(self._engine.renewer.close)
+        await asyncio.to_thread(self._engine.close)

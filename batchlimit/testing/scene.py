@@ -17,10 +17,9 @@ from batchlimit.concurrency.locked_gate import LockedGate, live_gates
 from batchlimit.errors import LimiterClosed
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.tokens import FreeTokens
-from batchlimit.shared.engine import Engine, live_engines
+from batchlimit.shared.engine import CLOSED, Engine, live_engines
 from batchlimit.shared.held_slots import Place, SlotLease
 from batchlimit.shared.permit import BaseSharedPermit
-from batchlimit.shared.renewer import CLOSED
 from batchlimit.testing.insides import VirtualRegistry
 from batchlimit.testing.virtual_time import VirtualTime
 
@@ -56,7 +55,7 @@ def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
 
 def _enter(permit: BaseSharedPermit, *_wait: object) -> None:
     """Let a permit have a place that no store knows, whatever the limit of its key is."""
-    if permit._engine.renewer.is_closed:
+    if permit._engine.is_closed:
         raise LimiterClosed(CLOSED)
     permit._engine._limit_of(check_key(permit.key))
     permit._place = Place(SlotLease(math.inf), 0)

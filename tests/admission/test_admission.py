@@ -208,7 +208,7 @@ def is_waiting(sides: Sides) -> bool:
     """Whether somebody stands in the queue for a permit, for longer than an answer takes."""
     told = sides.permits.statistics()
     if isinstance(sides.permits, SharedConcurrencyLimiter):
-        holdings = sides.permits._engine.renewer.holdings
+        holdings = sides.permits._engine.holdings
         with holdings.lock:  # else the caller joins and leaves while its line is counted
             return any(each.line.patient for each in holdings)
     return bool(told.waiting if hasattr(told, "waiting") else told.patterns["gpu"].waiting)

@@ -13,7 +13,7 @@ from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
 from batchlimit.quota.key import LONGEST_KEY, place_of, stored
 from batchlimit.quota.quota import Quota
-from batchlimit.shared import SharedConcurrencyLimiter, renewer
+from batchlimit.shared import SharedConcurrencyLimiter, engine
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.life.test_dormant_keys import come_to_rest, soon, supply_of
@@ -151,7 +151,7 @@ class Tenant(str, Enum):  # noqa: UP042  the str() of a StrEnum is its value
 
 @pytest.mark.parametrize("key", [long_key(1), Tenant.ACME], ids=["long", "enum"])
 def test_a_release_wakes_a_waiter_at_any_key(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewer, "_LOOK", (3600.0, 3600.0))  # without its push a waiter stays
+    monkeypatch.setattr(engine, "_LOOK", (3600.0, 3600.0))  # without its push a waiter stays
     store = Short()
     limiters = [SharedConcurrencyLimiter(store, {"*": 1}, deadline=60.0) for _ in range(2)]
     with limiters[0] as holder, limiters[1] as other, ThreadPoolExecutor(1) as pool:

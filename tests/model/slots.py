@@ -26,7 +26,7 @@ _RESTART = 300_000
 """Microseconds that a store is away that loses its data."""
 _CALM = 60 * _SECOND
 _LOOK, _RETRY, _DEADLINE = 600_000, 100_000, 200_000
-"""Microseconds: what `LeaseRenewer` draws at random, and until a lost message counts as failed."""
+"""Microseconds: what `Engine` draws at random, and until a lost message counts as failed."""
 
 
 def _ring() -> None:
@@ -261,7 +261,7 @@ class SlotWorld:
                 self._say(f"{process.name} refuses a caller that waited")
         self._attend(process)
 
-    # The thread of a process, see LeaseRenewer
+    # The thread of a process, see Engine
 
     def _attend(self, process: Process) -> None:
         """Ask if that is due, one ask at a time."""

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +13,19 @@ from batchlimit.bucket.slot_table import SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
-from batchlimit.shared import renewer as renewer_module
+from batchlimit.shared import engine as engine_module
+from batchlimit.shared.engine import Engine
 from batchlimit.shared.held_slots import Claim, SlotWaiter
 from batchlimit.shared.holdings import Holdings, SharedKeyStatistics
-from batchlimit.shared.local_slots import LocalSlots, Shared
-from batchlimit.shared.renewer import LeaseRenewer
+from batchlimit.shared.local_slots import LocalSlots, Shared, limits_of
 from tests.shared.test_local_slots import World
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
+
+
+def engine_of(store: Any, clock: Callable[[], int]) -> Engine:
+    return Engine(store, store, limits_of({"*": 1}), policy_of=lambda key: CLOSED, weight=1, clock=clock)
 
 
 def slots_of(key: str, due: float = 0.0) -> LocalSlots:
@@ -87,11 +92,11 @@ def test_who_waits_has_the_store_asked_again_soon_and_after_a_failure_sooner(
 ) -> None:
     store: Any = Calls()
     store.reply = reply
-    monkeypatch.setattr(renewer_module, "uniform", lambda *both: chance(both))
-    renewer, slots = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), slots_of("a", due=60)
+    monkeypatch.setattr(engine_module, "uniform", lambda *both: chance(both))
+    engine, slots = engine_of(store, lambda: START), slots_of("a", due=60)
     slots.line_up(SlotWaiter(lambda: None, True, 0, None), START)
-    assert renewer._answered(slots, slots.ask(START), START) == []
-    assert renewer.holdings.statistics().asks == (reply is not None), "answers are counted"
+    assert engine._answered(slots, slots.ask(START), START) == []
+    assert engine.holdings.statistics().asks == (reply is not None), "answers are counted"
     assert (slots.due - START) / SECOND == pytest.approx(seconds, abs=1e-6)
 
 
@@ -100,9 +105,9 @@ def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, passed:
     """Meanwhile some time may have passed."""
     store: Any = Calls()
     now, slept = START, list[float]()
-    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: now)
-    renewer.holdings.add(slots := slots_of("a", due))
-    renewer.holdings.note(slots, START)
+    engine = engine_of(store, lambda: now)
+    engine.holdings.add(slots := slots_of("a", due))
+    engine.holdings.note(slots, START)
 
     class Asleep(Exception):
         pass
@@ -117,9 +122,9 @@ def test_the_thread_that_asks_sleeps_until_it_is_to_ask_next(due: float, passed:
         now += round(passed * SECOND)
         return []
 
-    renewer.holdings.wake, renewer._due = Wake(), find_none  # type: ignore[method-assign]
+    engine.holdings.wake, engine._due = Wake(), find_none  # type: ignore[method-assign]
     with pytest.raises(Asleep):
-        renewer._run()
+        engine._run()
     assert slept == [pytest.approx(seconds, abs=1e-6)]
 
 
@@ -128,14 +133,14 @@ def test_close_waits_a_second_until_the_store_has_back_what_is_free_and_the_thre
     is_dropped: bool, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = Calls()
-    renewer, waited = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[float]()
-    renewer._thread = threading.current_thread()  # so that there is something to wait for
-    monkeypatch.setattr(renewer._flushed, "wait", waited.append)
+    engine, waited = engine_of(store, lambda: START), list[float]()
+    engine._thread = threading.current_thread()  # so that there is something to wait for
+    monkeypatch.setattr(engine._flushed, "wait", waited.append)
     if is_dropped:
-        renewer.retire()
-        assert renewer._due() is None
+        engine.retire()
+        assert engine._due() is None
     else:
-        renewer.close()
+        engine.close()
     assert waited == [seconds]
 
 
@@ -144,7 +149,7 @@ def test_what_interrupted_callers_left_is_looked_for_each_second_and_when_a_perm
 ) -> None:
     store: Any = Calls()
     now, looks = START, list[int]()
-    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: now)
+    engine = engine_of(store, lambda: now)
     monkeypatch.setattr(Holdings, "left_behind", lambda self, gone: looks.append(len(gone)))
     for seconds, gone, found in [
         (0.0, 0, [0]),
@@ -156,8 +161,8 @@ def test_what_interrupted_callers_left_is_looked_for_each_second_and_when_a_perm
     ]:
         now = START + round(seconds * SECOND)
         for _ in range(gone):
-            renewer.gone(Claim(renewer))
-        renewer._due()
+            engine.gone(Claim(engine))
+        engine._due()
         assert looks == found, f"after {seconds} s"
         looks.clear()
 
@@ -170,10 +175,10 @@ def test_an_instance_hears_what_it_published_itself_if_it_could(
 ) -> None:
     store: Any = Calls()
     store.reply = None if is_away else SlotReply(0, 1, -1, True, 1, 1, 2)
-    renewer = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START)
+    engine = engine_of(store, lambda: START)
     if is_used:
-        renewer.holdings.add(slots_of("a"))
-    assert renewer._knocked(lambda key, instance: None) == has_knocked
+        engine.holdings.add(slots_of("a"))
+    assert engine._knocked(lambda key, instance: None) == has_knocked
 
 
 def test_of_a_key_of_which_the_store_told_nothing_nothing_is_lent() -> None:
@@ -202,10 +207,10 @@ def test_after_pushes_may_have_been_lost_the_store_is_asked_about_keys_where_som
 
 def test_a_limiter_that_ends_stops_all_that_it_began() -> None:
     store: Any = Calls()
-    renewer, ended = LeaseRenewer(store, store, lambda key: CLOSED, lambda: START), list[str]()
+    engine, ended = engine_of(store, lambda: START), list[str]()
     store.stop = lambda: ended.append("calls")
-    renewer._listener = SimpleNamespace(stop=lambda: ended.append("listener"))  # type: ignore[assignment]
-    renewer.owned = SimpleNamespace(close=lambda: ended.append("store"))
-    renewer.close()
+    engine._listener = SimpleNamespace(stop=lambda: ended.append("listener"))  # type: ignore[assignment]
+    engine.owned = SimpleNamespace(close=lambda: ended.append("store"))
+    engine.close()
     assert sorted(ended) == ["calls", "listener", "store"]
-    assert renewer._flushed.is_set(), "nobody waits for it"
+    assert engine._flushed.is_set(), "nobody waits for it"

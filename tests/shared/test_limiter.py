@@ -20,8 +20,8 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.errors import PermitLost
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, AsyncSharedPermit, Shared, SharedConcurrencyLimiter
+from batchlimit.shared import engine as engine_module
 from batchlimit.shared import limiter as limiter_module
-from batchlimit.shared import renewer as renewer_module
 from batchlimit.stores import outage
 from batchlimit.stores.memory import MemoryStore
 from batchlimit.sync.guarded_store import GuardedStore
@@ -237,7 +237,7 @@ def test_a_queue_has_a_length() -> None:
 @pytest.fixture
 def without_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks or looks again but for a reason."""
-    monkeypatch.setattr(renewer_module, "_LOOK", (1000.0, 1000.0))
+    monkeypatch.setattr(engine_module, "_LOOK", (1000.0, 1000.0))
     monkeypatch.setattr(waking, "HEARTBEAT", 1000.0)
 
 
@@ -420,7 +420,7 @@ async def test_a_permit_that_was_refused_may_be_awaited_again() -> None:
 def test_a_release_amid_another_call_of_its_thread_comes_soon_and_an_acquire_there_is_refused() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
         permit = limiter.acquire("gpu")
-        with limiter._engine.renewer.holdings.lock:
+        with limiter._engine.holdings.lock:
             permit.release()
             with pytest.raises(RuntimeError, match="another one of the same thread"):
                 limiter.acquire("gpu")
@@ -562,11 +562,11 @@ def test_of_two_threads_that_were_begun_one_ends_the_limiter() -> None:
     store = Ending()
     limiter = limiter_of(store, {"gpu": 1})
     limiter.acquire("gpu").release()
-    renewer = limiter._engine.renewer
+    engine = limiter._engine
     limiter.close()
-    await_fact(lambda: store.ended == [renewer._instance], "it ended")
-    renewer._run()
-    assert store.ended == [renewer._instance]
+    await_fact(lambda: store.ended == [engine._instance], "it ended")
+    engine._run()
+    assert store.ended == [engine._instance]
 
 
 def test_close_wakes_who_waits() -> None:
@@ -595,7 +595,7 @@ def test_a_limiter_that_is_closed_or_dropped_leaves_no_thread(is_dropped: bool) 
     limiter = limiter_of(MemoryStore(), {"gpu": Shared(1, lease=3600.0)})
     limiter.acquire("gpu").release()
     await_fact(lambda: not limiter.statistics().keys, "nothing is left of the key")
-    thread = limiter._engine.renewer._thread
+    thread = limiter._engine._thread
     assert thread
     assert thread.daemon, "else a process whose limiter was never closed would not end"
     if is_dropped:
@@ -612,19 +612,20 @@ def test_a_limiter_that_is_closed_or_dropped_leaves_no_thread(is_dropped: bool) 
 def test_close_waits_for_no_permit_that_is_under_way() -> None:
     limiter = limiter_of(MemoryStore(), {"gpu": 1})
     with limiter.acquire("gpu"):
-        limiter._engine.renewer.close(100.0)
-        assert limiter._engine.renewer._flushed.is_set()
+        limiter._engine.close(100.0)
+        assert limiter._engine._flushed.is_set()
 
 
 def test_a_process_that_ends_closes_its_limiters_and_none_of_its_parent() -> None:
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
-        parents = limiter._engine.renewer
+        limiter.acquire("gpu").release()
 
         def child() -> bool:
-            renewer_module._close_all()
-            return limiter._engine.renewer.is_closed and not parents.is_closed
+            engine_module._close_all()
+            return limiter._engine.is_closed
 
         assert in_child(child)
+        limiter.acquire("gpu").release()
 
 
 def test_keys_that_are_not_in_use_leave_the_memory() -> None:
@@ -639,8 +640,8 @@ def test_keys_that_are_not_in_use_leave_the_memory() -> None:
 def test_a_process_that_ends_gives_back_what_is_free(valkey: Server, prefix: str, end: str) -> None:
     program = f"""
 from batchlimit.shared import SharedConcurrencyLimiter
-from batchlimit.shared.renewer import LeaseRenewer
-LeaseRenewer.close.__defaults__ = (60.0,)  # a slow machine gives back late
+from batchlimit.shared.engine import Engine
+Engine.close.__defaults__ = (60.0,)  # a slow machine gives back late
 limiter = SharedConcurrencyLimiter.from_url({valkey.url!r}, {{"gpu": 100}}, prefix={prefix!r}, connect_timeout=60.0)
 {end}
 """
@@ -704,10 +705,13 @@ def test_who_waits_looks_for_a_push_that_was_lost() -> None:
 def test_a_child_never_ends_what_its_parent_began() -> None:
     """Its destructors may take locks that the parent held."""
     with limiter_of(MemoryStore(), {"gpu": 1}) as limiter:
-        engine, kept = limiter._engine, limiter._engine.renewer
+        limiter.acquire("gpu").release()
+        engine = limiter._engine
+        own = engine.holdings, engine._thread, engine._gone
         engine.after_fork()
-        assert engine._inherited == (None, kept)
-        kept.close()
+        engine.after_fork()
+        kept: Any = engine._inherited
+        assert tuple(kept["_inherited"][name] for name in ("holdings", "_thread", "_gone")) == own
 
 
 def test_a_permit_of_an_outage_is_lost_in_a_forked_child() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.shared import SharedConcurrencyLimiter
-from batchlimit.shared import renewer as pushes_module
-from batchlimit.shared.renewer import Listener
+from batchlimit.shared import listener as pushes_module
+from batchlimit.shared.listener import Listener
 from batchlimit.stores import RedisStore
 from batchlimit.stores.client import sentinel
 from tests.nodes import Node, await_fact
@@ -141,7 +141,7 @@ def test_the_log_tells_of_a_failure_after_a_minute_without_one(
 def listeners(server: Server | Node, prefix: str, limiter: SharedConcurrencyLimiter) -> int:
     """How many connections listen for a limiter, as the server knows."""
     with server.client() as client:
-        ((_, count),) = client.pubsub_numsub(f"{prefix}:instance:{limiter._engine.renewer._instance}")
+        ((_, count),) = client.pubsub_numsub(f"{prefix}:instance:{limiter._engine._instance}")
     return int(count)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.errors import BucketUnavailable
-from batchlimit.shared.renewer import Listener
+from batchlimit.shared.listener import Listener
 from batchlimit.stores import RedisStore
 from tests.depth import depth
 from tests.servers import SERVERS
