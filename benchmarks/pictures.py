@@ -16,8 +16,8 @@ from rich.console import Console, RenderableType
 
 from batchlimit import RateLimiter
 from batchlimit.admin import Admin
-from batchlimit.cli.bucket import Rates, look_at
 from batchlimit.cli.bucket import drawn as get_screen
+from batchlimit.cli.bucket import look_at, rates
 from batchlimit.cli.top.board import Board
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.cli.top.screen import ScreenScene, Sort, View
@@ -83,14 +83,14 @@ def main() -> None:
 
 def look(admin: Admin, url: str, seconds: float) -> None:
     """Look each second, and draw."""
-    board, rates = Board(), Rates()
+    board, of_one = Board(), Board()
     with closing(RedisStore.from_url(url, deadline=1.0)) as store:
         sampler, until = Sampler(store, "batchlimit"), time.monotonic() + seconds
         while True:
             seen = sampler.look(board.hottest(200))
             board.take(seen.samples, seen.gone)
             found = look_at(admin, "tenant:1")
-            told = rates.take(found)
+            told = rates(of_one, found)
             if time.monotonic() > until:
                 break
             time.sleep(1.0)

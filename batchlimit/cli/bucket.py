@@ -15,12 +15,13 @@ from rich.text import Text
 
 from batchlimit.admin import Admin, BucketState
 from batchlimit.base.redaction import escaped
+from batchlimit.bucket.state import read_bucket
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, Row, confirm, json_of, lost, opened, say, show, yaml_of
 from batchlimit.cli.top import board as boards
 from batchlimit.cli.top.command import Pages, show_limiter
 from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
-from batchlimit.quota.key import stored
+from batchlimit.quota.key import check_key, stored
 
 Key = Annotated[str, typer.Argument(help="What is limited.")]
 
@@ -60,6 +61,7 @@ class BucketLook(NamedTuple):
     at: float  # when (seconds since 1970)
     state: BucketState | None  # the bucket; None: there is none
     override: str | None  # the override that counts, and a trial beside it; None: the code counts
+    sample: boards.BucketSample | None = None  # the same for a board
 
     @property
     def clock(self) -> str:
@@ -69,12 +71,14 @@ class BucketLook(NamedTuple):
 
 def look_at(admin: Admin, key: str) -> BucketLook:
     """Return what the bucket of a key holds, which override counts for it, and which trial beside it."""
-    state, now, overrides = admin.buckets.get(key), admin.clock(), admin.overrides()
+    name = stored(check_key(key))
+    fields, now = admin.store.rules.bucket(name)
+    state, overrides = read_bucket(fields, now) if fields else None, admin.overrides()
     gone = lost(admin.store, overrides)
     counting = gone or overrides
-    found = counting.find(stored(key), now), counting.trial(stored(key), now)
+    found = counting.find(name, now), counting.trial(name, now)
     said = "; ".join(f"{each}, which the store has lost" if gone else str(each) for each in found if each)
-    return BucketLook(key, now, state, said or None)
+    return BucketLook(key, now, state, said or None, boards.sampled(key, fields, now))
 
 
 def _row(look: BucketLook) -> Row:
@@ -83,7 +87,7 @@ def _row(look: BucketLook) -> Row:
         return row
     return row | {
         "quota": str(state.quota),
-        "level": round(level_of(state), 3),
+        "level": round(boards.level_of(state), 3),
         "tokens": [round(level, 1) for level in state.levels],
         "held": state.outstanding,
         "used": state.used,
@@ -105,12 +109,6 @@ def _row(look: BucketLook) -> Row:
             for each in state.instances
         ],
     }
-
-
-def level_of(state: BucketState) -> float:
-    """Return the least share of a burst that is there, 0 to 1, as everywhere in the command line."""
-    shares = (level / band.burst for band, level in zip(state.quota.bandwidths, state.levels, strict=True))
-    return max(0.0, min(shares))
 
 
 def refill(
@@ -145,42 +143,24 @@ def resume(key: Key, url: Url, prefix: Prefix = DEFAULT_PREFIX) -> None:
         raise typer.Exit(NOTHING_DONE)
 
 
-_APART = 1.0
-"""Seconds by which a bucket that began anew is later; within this they are two looks at one."""
 _WIDTH = 11
 """Characters of a column in a line."""
-
-
 _NEVER_USED = boards.Row("", "", 0.0, 0.0, 0.0, 1.0, 0, 0, (), is_average=True)
 
 
-class Rates:
-    """The tokens that were used and refused each second, by the looks so far."""
-
-    def __init__(self) -> None:
-        self._board, self._began = boards.Board(), 0.0
-
-    def take(self, look: BucketLook) -> boards.Row:
-        """Return what happened each second since the last look."""
-        if (state := look.state) is None:
-            self._board = boards.Board()
-            return _NEVER_USED
-        spent, began = max(0, state.used - state.outstanding), look.at - state.age
-        if abs(began - self._began) > _APART:
-            self._began = began
-        counts = spent, state.refused, state.shadow_refused
-        self._board.take([boards.BucketSample(look.key, look.at, state.quota, 0.0, 0, 0, self._began, *counts)])
-        (row,) = self._board.rows()
-        return row
+def rates(board: boards.Board, look: BucketLook) -> boards.Row:
+    """Return what happened each second since the last look, by the board of one bucket."""
+    board.take([look.sample] if look.sample else [], [] if look.sample else [look.key])
+    return next(iter(board.rows()), _NEVER_USED)
 
 
 def _watch(look: Callable[[], BucketLook], interval: float, output: Output) -> None:
     """Look until somebody leaves: a screen at a terminal, else a line or a document for each look."""
-    rates = Rates()
+    board = boards.Board()
 
     def look_again() -> tuple[BucketLook, boards.Row]:
         found = look()
-        return found, rates.take(found)
+        return found, rates(board, found)
 
     if output is Output.TABLE and sys.stdin.isatty() and sys.stdout.isatty():
         live(look_again, lambda seen, _console: drawn(*seen), interval)
@@ -197,10 +177,12 @@ def _watch(look: Callable[[], BucketLook], interval: float, output: Output) -> N
 
 def _told(look: BucketLook, rate: boards.Row, output: Output) -> str:
     if output is Output.TABLE:
-        state, rates = look.state, (number(rate.used), number(rate.refused), number(rate.shadow))
+        state, each = look.state, (number(rate.used), number(rate.refused), number(rate.shadow))
         if state is None:
-            return _spaced(look.clock, "1.000", "0", *rates, "0")
-        return _spaced(look.clock, f"{level_of(state):.3f}", f"{state.outstanding}", *rates, f"{len(state.instances)}")
+            return _spaced(look.clock, "1.000", "0", *each, "0")
+        return _spaced(
+            look.clock, f"{boards.level_of(state):.3f}", f"{state.outstanding}", *each, f"{len(state.instances)}"
+        )
     row = {"at": look.clock} | _row(look) | {"used_per_second": round(rate.used, 1)}
     row["refused_per_second"], row["shadow_refused_per_second"] = round(rate.refused, 1), round(rate.shadow, 1)
     return json_of(row) if output is Output.JSON else "---\n" + yaml_of(row).rstrip()

@@ -12,7 +12,7 @@ import typer
 from batchlimit.admin import Admin
 from batchlimit.cli.options import DEFAULT_PREFIX, Prefix, Url
 from batchlimit.cli.output import lost, opened, say
-from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
+from batchlimit.cli.top.board import BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.key import check_key, stored
@@ -123,7 +123,7 @@ class FleetCollector:
         for key, watched in self._watched.items():
             if key not in self._patterns:
                 fields, now = self._admin.store.rules.bucket(stored(key))
-                watched.learn(filter(None, [sampled(key, [fields.get(name) for name in FIELDS], now)]))
+                watched.learn(filter(None, [sampled(key, fields, now)]))
         if not self._patterns:
             return
         self._sampler = self._sampler or Sampler(self._admin.store, self._prefix, self._budget)

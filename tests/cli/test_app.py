@@ -14,9 +14,9 @@ import yaml
 
 import batchlimit
 from batchlimit import Quota
-from batchlimit.admin import BucketState
 from batchlimit.bucket.messages import Ask
-from batchlimit.cli.bucket import BucketLook, Rates
+from batchlimit.cli.bucket import BucketLook, rates
+from batchlimit.cli.top.board import Board, BucketSample
 from batchlimit.stores import RedisStore
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
@@ -145,21 +145,20 @@ SLOW = Quota(0.001, 100)
 TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3, shadow_refused=4)
 
 
-def look(at: float, used: int, began: float) -> BucketLook:
-    return BucketLook("ann", at, BucketState(SLOW, (90.0,), 0, (), 0, 0, at - began, used, 0), None)
+def test_rates_are_those_of_one_bucket() -> None:
+    board = Board()
 
-
-def test_rates_are_those_of_one_bucket_though_each_look_tells_its_begin_a_little_later() -> None:
-    rates = Rates()
-
-    def taken(seen: BucketLook) -> tuple[float, float, float, tuple[float, ...]]:
-        row = rates.take(seen)
+    def taken(at: float, used: int, began: float) -> tuple[float, float, float, tuple[float, ...]]:
+        sample = BucketSample("ann", at, SLOW, 0.9, 0, 0, began, used, 0, 0)
+        row = rates(board, BucketLook("ann", at, None, None, sample))
         return row.used, row.refused, row.shadow, row.trend
 
-    told = [taken(look(at, used, began)) for at, used, began in [(10.0, 50, 0.0), (11.0, 70, 0.006), (12.0, 90, 0.013)]]
+    told = [taken(at, used, 0.0) for at, used in [(10.0, 50), (11.0, 70), (12.0, 90)]]
     assert told == [(5.0, 0.0, 0.0, ()), (20.0, 0.0, 0.0, (20.0,)), (20.0, 0.0, 0.0, (20.0, 20.0))]
-    assert taken(look(20.0, 30, 14.0)) == (5.0, 0.0, 0.0, ()), "a bucket that began anew"
-    assert taken(BucketLook("ann", 21.0, None, None)) == (0.0, 0.0, 0.0, ())
+    assert taken(20.0, 30, 14.0) == (5.0, 0.0, 0.0, ()), "a bucket that began anew"
+    row = rates(board, BucketLook("ann", 21.0, None, None))
+    assert (row.used, row.refused, row.shadow, row.trend) == (0.0, 0.0, 0.0, ())
+    assert board.rows() == []
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_a_bucket_that_is_only_spent_of_has_two_small_fields_that_tell_the_same(
     assert (fields["q"], time, since, used, level) == ("5/60:5", 0, -259_200, 2, 3)
     state = read_bucket(fields, epoch / 1e6 + 12.0)
     assert (state.quota, state.levels, state.used, state.instances) == (quota, (4.0,), 2, ())
-    sample = sampled(KEY, [fields.get(each) for each in FIELDS_OF_TOP], epoch / 1e6 + 12.0)
+    sample = sampled(KEY, {name: fields[name] for name in FIELDS_OF_TOP if name in fields}, epoch / 1e6 + 12.0)
     assert sample is not None
     assert (sample.level, sample.used) == (0.8, 2)
     if not isinstance(client, FakeRedis):

@@ -2,14 +2,14 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from batchlimit.bucket.state import as_large, counted
+from batchlimit.bucket.state import BucketState, as_large, read_bucket
+from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
 
-_LARGE = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused", "shadow"
-FIELDS = *_LARGE, "q", "s", "l"
+FIELDS = "quota", "epoch", "level", "outstanding", "shares", "times", "used", "refused", "shadow", "q", "s", "l", "h"
 """What is read of a bucket: as much of one with a hundred instances as of one with a single instance."""
 TREND = 20
 """Rates that a row remembers."""
@@ -52,23 +52,23 @@ class Row(NamedTuple):
     is_average: bool  # it was seen once so far: the rates are averages since the bucket began
 
 
-def sampled(key: str, values: Sequence[str | None], now: float) -> BucketSample | None:
+def sampled(key: str, fields: Mapping[str, str], now: float) -> BucketSample | None:
     """Return what the FIELDS of a bucket say at an instant; None if there is no bucket, or a damaged one."""
-    there = {name: value for name, value in zip(FIELDS, values, strict=True) if value is not None}
     try:
-        found: Any = map(as_large(there).get, _LARGE)  # a missing field is an AttributeError
-        quota, epoch, level, outstanding, shares, times, used, refused, shadow = found
-        obeyed, held, began = Quota.decode(quota), int(outstanding), int(epoch) / _SECOND
-        passed = max(0.0, now - began - int(times.split()[0]) / _SECOND)
-        left = [
-            max(one, min(band.burst - held, one + band.rate * passed)) / band.burst
-            for band, one in zip(obeyed.bandwidths, map(float, level.split()), strict=True)
-        ]
-        active = int(shares.split()[0]) if passed < 1.0 else 0
-        counts = max(0, counted(used) - held), counted(refused), counted(shadow)
-        return BucketSample(key, now, obeyed, max(0.0, min(left)), held, active, began, *counts)
-    except (AttributeError, TypeError, ValueError, LookupError, ZeroDivisionError):
+        state, whole = read_bucket(fields, now), as_large(fields)
+        sharing, time = int(whole["shares"].split()[0]), int(whole["times"].split()[0]) / _SECOND
+        began, level = int(whole["epoch"]) / _SECOND, level_of(state)
+    except (BucketUnavailable, LookupError, ValueError, ZeroDivisionError):
         return None
+    counts = max(0, state.used - state.outstanding), state.refused, state.shadow_refused
+    active = sharing if state.age - time < 1.0 else 0
+    return BucketSample(key, now, state.quota, level, state.outstanding, active, began, *counts)
+
+
+def level_of(state: BucketState) -> float:
+    """Return the least share of a burst that is there, 0 to 1."""
+    shares = (level / band.burst for band, level in zip(state.quota.bandwidths, state.levels, strict=True))
+    return max(0.0, min(shares))
 
 
 class Board:

@@ -121,7 +121,8 @@ class _Server:
         found = {}
         for key, reply in zip(keys, replies, strict=True):
             if not isinstance(reply, Exception):  # of another type, or moved to another node meanwhile
-                found[key] = sampled(key, [None if value is None else text(value) for value in reply], now)
+                there = zip(FIELDS, reply, strict=True)
+                found[key] = sampled(key, {name: text(value) for name, value in there if value is not None}, now)
         return {key: sample for key, sample in found.items() if sample is not None}
 
     def _spent(self) -> float:

@@ -157,9 +157,9 @@ FULL = {
 }
 
 
-def values(**changed: str | None) -> list[str | None]:
+def values(**changed: str | None) -> dict[str, str]:
     fields: dict[str, str | None] = {**FULL, **changed}
-    return [fields.get(name) for name in FIELDS]
+    return {name: value for name, value in fields.items() if name in FIELDS and value is not None}
 
 
 def sample(
@@ -196,8 +196,8 @@ def test_a_bucket_is_read_from_some_of_its_fields(changed: dict[str, str | None]
 
 @pytest.mark.parametrize("rank", ["", "@"])
 def test_a_small_bucket_is_read_too(rank: str) -> None:
-    there = {"q": "10/1:100" + rank, "s": f"{BEGAN * 1_000_000:.0f} 5000000 -9 20 7 40", "refused": "3"}
-    found = sampled("ann", [there.get(name) for name in FIELDS], BEGAN + 6.0)
+    there = {"q": "10/1:100" + rank, "s": f"{BEGAN * 1_000_000:.0f} 5000000 -9 20 7 40", "refused": "3", "h": "@8 1 5"}
+    found = sampled("ann", {name: there[name] for name in FIELDS if name in there}, BEGAN + 6.0)
     assert found is not None
     assert (found.level, found.held, found.instances, found.used, found.refused) == pytest.approx((0.5, 0, 0, 7, 3))
 
