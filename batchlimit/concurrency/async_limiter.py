@@ -71,7 +71,7 @@ class AsyncPermit(BasePermit):
     ) -> Awaitable[None]:
         if self._sheddable and self._block.is_cancelled and self._block.ends_by(error):
             self.ignore()  # the cancellation by shedding becomes a refusal
-            raise self._locked_gate.refusal("shed") from error
+            raise self._locked_gate.refusal(self._place, "shed") from error
         self._leave(SUCCESS if error is None else outcome_of(error, self._locked_gate.classify))
         return _LEFT
 

@@ -123,8 +123,9 @@ class CriticalSection:
         if gate.is_closed:
             raise LimiterClosed(CLOSED)
         displaced = gate.make_room(waiter.priority)
-        if reason := gate.line_up(gate.partitions.of(partition), waiter):
-            raise self.counts.refusal(gate, reason, self.clock())
+        place = gate.partitions.of(partition)
+        if reason := gate.line_up(place, waiter):
+            raise self.counts.refusal(gate, place, reason, self.clock())
         now = waiter.since_ns = self.clock()
         return [*displaced, *gate.serve(now)]
 
@@ -154,7 +155,7 @@ class CriticalSection:
         if self.gate.is_closed:
             return LimiterClosed(CLOSED)
         reason: Reason = "queue_full" if waiter.displaced else "queue_timeout"
-        return self.do(lambda: self.counts.refusal(self.gate, reason, self.clock()))
+        return self.do(lambda: self.counts.refusal(self.gate, waiter.partition, reason, self.clock()))
 
     def catch_up(self) -> None:
         """Serve, and do what interrupts left undone: take back places, and wake who is not woken yet."""

@@ -1,5 +1,6 @@
 """The gate of a concurrency limit: which calls may enter, which wait, and which is next when a call leaves."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -78,6 +79,15 @@ class Gate:
         """Why a new call may not enter."""
         taken = self.in_flight + (self.waiting.count if self.behind else 0)
         return "partition" if taken < self.limit else "limit"
+
+    def turns(self, partition: Partition) -> float:
+        """Return how many times as long as a call takes it may be until one more may enter; inf: none ever may."""
+        turns = (self.waiting.count + max(0, self.in_flight - self.limit) + 1) / self.limit
+        if not partition.is_full:
+            return turns
+        most, ahead = partition.most, self.waiting.of(partition) + partition.busy
+        own = (ahead + 1) / most - 1 if most else math.inf  # only calls of its own make room under its cap
+        return own if self.in_flight < self.limit else max(own, turns)
 
     def give_up(self, waiter: GateWaiter) -> bool:
         """Remove a waiter; return False if it was served before, and so is under way."""

@@ -149,10 +149,10 @@ class LockedGate(CriticalSection):
         finally:
             self.is_changing = nested
 
-    def refusal(self, reason: Reason) -> ConcurrencyLimited:
+    def refusal(self, partition: Partition, reason: Reason) -> ConcurrencyLimited:
         """Count a refusal; return the error to raise."""
         with self.lock:
-            return self.counts.refusal(self.gate, reason, self.clock())
+            return self.counts.refusal(self.gate, partition, reason, self.clock())
 
     # Its limit
 

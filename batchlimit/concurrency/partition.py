@@ -117,6 +117,11 @@ class Partition:
         if self._cap is not None:
             self.most = max(math.floor(limit * self._cap), self.guaranteed, int(self._cap > 0))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all that its cap lets it have."""
+        return self.most is not None and self.busy >= self.most
+
     def kept(self, now_ns: int) -> int:
         """Return how many places are kept free for it: strict ones that it claimed lately and does not use."""
         return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0

@@ -153,7 +153,7 @@ class BasePermit(Unique):
             else:
                 self._state = OVER  # of one that may wait, too: nobody is to complete it
                 if not (seconds := locked.queue.patience(wait)):
-                    refusal = locked.counts.refusal(gate, reason, now)
+                    refusal = locked.counts.refusal(gate, place, reason, now)
         if locked.deferred and not locked.is_changing:
             locked.run_deferred()
         if refusal is None:
@@ -268,7 +268,7 @@ class Permit(BasePermit):
             ConcurrencyLimited: The call was told to give up; the reason is "shed".
         """
         if self.shed:
-            raise self._locked_gate.refusal("shed")
+            raise self._locked_gate.refusal(self._place, "shed")
 
     def __enter__(self) -> Self:
         if self._state is OVER:

@@ -1,11 +1,13 @@
 """What a concurrency limiter counts, and the refusals that it makes from these counts."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from batchlimit.base.histogram import Durations, Histogram
 from batchlimit.concurrency.gate import Gate, Reason
+from batchlimit.concurrency.partition import Partition
 from batchlimit.errors import ConcurrencyLimited
 
 
@@ -168,14 +170,13 @@ class Counts:
             self._waits = Durations()
         self._waits.add(ns / _SECOND)
 
-    def refusal(self, gate: Gate, reason: Reason, now_ns: int) -> ConcurrencyLimited:
-        """Count a refusal; return it with an estimate of when to come back."""
+    def refusal(self, gate: Gate, partition: Partition, reason: Reason, now_ns: int) -> ConcurrencyLimited:
+        """Count a refusal at a partition; return it with an estimate of when to come back."""
         self.refused[reason] += 1
         # The mean is of calls that ended just before refusals: to keep it at each call would take 60 ns of every call.
         self._mean_ns += (self.last_rtt_ns - self._mean_ns) / (_RECENT if self._mean_ns else 1)
-        ahead = gate.waiting.count + max(0, gate.in_flight - gate.limit) + 1
-        wait = self._mean_ns * ahead / gate.limit if self._mean_ns else None  # a place gets free every mean / limit
-        if reason == "partition":
-            wait = max(gate.partitions.lent_in(now_ns, 0), wait or 0) or None
-        seconds = None if wait is None else wait / _SECOND
+        wait = self._mean_ns * gate.turns(partition)
+        if reason == "partition" and not partition.is_full:
+            wait = max(gate.partitions.lent_in(now_ns, 0), wait)
+        seconds = wait / _SECOND if 0 < wait < math.inf else None
         return ConcurrencyLimited(reason, seconds, gate.limit, gate.in_flight, "", self.key)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from batchlimit import ConcurrencyLimited, ConcurrencyLimiter, Partitions, Queue
 from batchlimit.concurrency.gate import Gate
+from batchlimit.concurrency.statistics import Counts
 from batchlimit.laws import Fixed
-from tests.concurrency.test_gate import Scene, play
+from tests.concurrency.test_gate import SECOND, Scene, play
 
 
 def test_a_capped_partition_leaves_free_what_is_above_its_cap() -> None:
@@ -59,6 +60,32 @@ def test_a_refusal_at_a_cap_names_no_time_before_one_is_known() -> None:
         with limiter.acquire("batch"), pytest.raises(ConcurrencyLimited) as refused:
             limiter.acquire("batch")
         assert (refused.value.reason, refused.value.retry_after) == ("partition", None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "caps", "ahead", "after"),
+    [
+        (100, {"batch": 0.02}, 0, 2.0),
+        (100, {"batch": 0.02}, 1, 4.0),
+        (2, {"batch": 0.5}, 0, 4.0),
+        (4, {"batch": 0}, 0, None),
+    ],
+    ids=["of its cap", "behind one who waits", "of its cap at the limit", "never"],
+)
+def test_a_refusal_at_a_cap_says_when_a_place_under_the_cap_is_free(
+    limit: int, caps: dict[str, float], ahead: int, after: float | None
+) -> None:
+    """Calls take 4 s. It said 0.04 s under a cap of 2 of 100, by the whole limit, and 1 s where nobody may come in."""
+    scene = Scene(limit, Partitions({}, caps=caps), Queue(9))
+    batch = scene.gate.partitions.of("batch")
+    for each in range(batch.most or 0):
+        scene.come(f"{each}", "batch")
+    scene.come("other")
+    for each in range(ahead):
+        scene.come(f"waiting {each}", "batch")
+    counts = Counts()
+    counts.last_rtt_ns = 4 * SECOND
+    assert counts.refusal(scene.gate, batch, scene.gate.reason, scene.now).retry_after == after
 
 
 @given(

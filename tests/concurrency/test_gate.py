@@ -199,14 +199,14 @@ def test_who_is_refused_for_a_kept_share_comes_back_when_the_first_is_lent() -> 
         scene.come(call, call)
         scene.go(call)
         scene.now += SECOND // 4
-    assert Counts().refusal(scene.gate, "partition", scene.now).retry_after == 0.5
+    assert Counts().refusal(scene.gate, scene.gate.partitions.rest, "partition", scene.now).retry_after == 0.5
 
 
 def test_who_is_refused_for_a_kept_share_waits_no_less_than_for_a_place() -> None:
     scene = Scene(4, Partitions({"live": 0.25}, strict=True))
     counts = Counts()
     counts.last_rtt_ns = 4 * SECOND
-    assert counts.refusal(scene.gate, "partition", scene.now).retry_after == 1.0
+    assert counts.refusal(scene.gate, scene.gate.partitions.rest, "partition", scene.now).retry_after == 1.0
 
 
 def test_who_waits_is_served_when_a_share_is_lent() -> None:
