@@ -68,7 +68,8 @@ def read_bucket(fields: Mapping[str, str], now: float) -> BucketState:
     Raises BucketUnavailable if it is damaged, or of another format.
     """
     if (written := fields.get("format", "1")) != FORMAT:
-        raise BucketUnavailable(f"this bucket is of format {written}, and this release reads {FORMAT}", code="FORMAT")
+        told = f"this bucket is of format {written}, and this release reads {FORMAT}: see docs/upgrading.md"
+        raise BucketUnavailable(told, code="FORMAT")
     try:
         return _read(fields, now)
     except (LookupError, ValueError, ZeroDivisionError) as error:

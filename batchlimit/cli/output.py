@@ -117,8 +117,12 @@ def opened(url: str, prefix: str, who: str | None = None) -> Iterator[Admin]:
 
 def confirm(question: str, yes: bool) -> None:
     """End the command unless somebody at the terminal, or `--yes`, says that it is meant."""
-    if not yes:
-        typer.confirm(question, abort=True, err=True)
+    try:
+        if not yes:
+            typer.confirm(question, abort=True, err=True)
+    except typer.Abort:
+        typer.echo(err=True)
+        end(ValueError("not done, for nobody said yes; --yes says so where nobody can"), NOTHING_DONE)
 
 
 def buckets_of(prefix: str) -> str:

@@ -118,6 +118,16 @@ def test_a_dry_run_tells_of_a_name_that_nobody_uses(run: Run, valkey_store: Redi
     assert trial["warnings"] == []
 
 
+@pytest.mark.parametrize("words", [("rules",), ("set", "ann", "5/s"), ("get", "ann")], ids=" ".join)
+def test_what_is_wrong_with_the_overrides_is_not_said_of_a_bucket_alone(
+    run: Run, valkey: Server, prefix: str, words: tuple[str, ...]
+) -> None:
+    with valkey.client() as client:
+        client.set(f"{{{prefix}:}}rules", "text")
+    done = run(*words)
+    assert (done.exit_code, "that of the overrides (`batchlimit doctor` tells)" in done.stderr) == (3, True)
+
+
 def test_all_are_removed_only_after_a_yes(run: Run, admin: Admin) -> None:
     run("set", "ann", "20/s")
     run("set", "bob", "20/s")
@@ -147,7 +157,8 @@ def test_what_names_every_key_is_set_only_after_a_yes(run: Run, admin: Admin, wo
     refused = run(*words, typed_in="n\n")
     asked = f"{words[1]!r} counts for every key that it matches and no more exact override matches. Set it?"
     assert (refused.exit_code, len(admin.overrides()), asked in refused.stderr) == (1, 0, True)
-    assert run(*words).exit_code == 1, "a pipe cannot say yes"
+    unanswered = run(*words)  # as where nobody is at a terminal
+    assert (unanswered.exit_code, "nobody said yes; --yes says so" in unanswered.stderr) == (1, True)
     assert (run(*words, typed_in="y\n").exit_code, len(admin.overrides())) == (0, 1)
     assert run(*words, "--yes").exit_code == 0
 

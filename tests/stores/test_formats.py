@@ -61,7 +61,7 @@ def test_a_bucket_of_another_format_is_refused_by_name_and_stays(
     before = client.hgetall(bucket_name(prefix, "ann"))
     with pytest.raises(BucketUnavailable, match=OTHER.format("bucket")) as raised:
         CALLS[call](later)
-    assert raised.value.code == "FORMAT"
+    assert (raised.value.code, "see docs/upgrading.md" in str(raised.value)) == ("FORMAT", True)
     assert client.hgetall(bucket_name(prefix, "ann")) == before
 
 

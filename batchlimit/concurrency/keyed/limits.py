@@ -63,7 +63,7 @@ class Keyed:
         limit: object = self.limit
         if not callable(limit):
             if isinstance(limit, bool) or not isinstance(limit, int):
-                hint = ": give what makes one, since each key needs its own" if isinstance(limit, Law) else ""
+                hint = ": give a function that makes one" if isinstance(limit, Law) else ""
                 raise TypeError(f"the limit of a key is a whole number, or makes a law, not {shown(limit)}{hint}")
             Fixed(limit)
         of_kind("queue", self.queue, Queue, "like Queue(100)")

@@ -75,6 +75,8 @@ _ELSEWHERE = Symptom(
     "the server is a node of a cluster, and another node has this key: use redis+cluster://", of_key=True
 )
 
+_OTHER = "the bucket's name, or that of the overrides (`batchlimit doctor` tells), holds something else: delete it"
+
 SYMPTOMS = {
     "ASK": _ELSEWHERE,
     "BUSY": Symptom("a script does not end: SCRIPT KILL ends it, unless it has written"),
@@ -96,7 +98,7 @@ SYMPTOMS = {
     "TRYAGAIN": Symptom("the key's slot is moving to another node: it will be over by itself"),
     "UNREACHABLE": Symptom("check the address and the way there: name server, network, rights of a socket"),
     "WRONGPASS": Symptom("the name or the password in the URL is wrong, or the user is disabled"),
-    "WRONGTYPE": Symptom("the bucket's name holds something else: delete it, or use another prefix", of_key=True),
+    "WRONGTYPE": Symptom(_OTHER + ", or use another prefix", of_key=True),
 }
 """Error codes of Redis and Valkey by name, FORMAT, which is of lua/, and codes of `_plight`."""
 

@@ -335,7 +335,7 @@ def test_several_keys_are_acquired_in_the_order_of_the_limits() -> None:
         ({"a": 0}, r"a limit \(calls\) must be at least 1, not 0 \(the limit of 'a'\)"),
         ({"a": True}, "a whole number, or makes a law, not True"),
         ({"a": "5"}, "a whole number, or makes a law, not '5'"),
-        ({"a": Fixed(5)}, "give what makes one, since each key needs its own"),
+        ({"a": Fixed(5)}, "not Fixed.5.: give a function that makes one"),
         ({"a": lambda: 5}, r"law must be a law, like Fixed\(20\), not 5"),
         ({"a": Gitaly}, "needs watchers="),
         ({3: 5}, "names of type str"),
