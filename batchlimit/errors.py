@@ -232,7 +232,7 @@ class StoreUnavailable(BatchLimitError):
         ('ann', 'redis://localhost:1/0', 'REFUSED')
     """
 
-    is_final = False  # whether callers with time left need not wait for the next request
+    _is_final = False  # whether callers with time left need not wait for the next request
 
     def __init__(self, *args: object, key: str | None = None, address: str | None = None, code: str = "OTHER") -> None:
         super().__init__(*args)
@@ -244,7 +244,7 @@ class StoreUnavailable(BatchLimitError):
 class BucketUnavailable(StoreUnavailable):
     """The store answers, but not for this key: something else lies at its name, or its bucket lies elsewhere."""
 
-    is_final = True
+    _is_final = True
 
 
 class RulesChanged(BatchLimitError):

@@ -111,7 +111,7 @@ class FailurePolicy:
 class CircuitOpen(StoreUnavailable):
     """The store failed several times in a row: nothing was sent. Callers may treat it as any StoreUnavailable."""
 
-    is_final = True
+    _is_final = True
 
 
 CLOSED = FailurePolicy()

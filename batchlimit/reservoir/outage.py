@@ -37,7 +37,7 @@ class Outage:
         state = self._state
         if isinstance(self._error, CircuitOpen):
             state.failing_until = now + _OPEN_CIRCUIT
-        for waiter in list(state.queue) if getattr(self._error, "is_final", False) else state.queue.hasty:
+        for waiter in list(state.queue) if getattr(self._error, "_is_final", False) else state.queue.hasty:
             if waiter is not state.overdraft.waiter:
                 self._fail(waiter)
 

@@ -211,7 +211,7 @@ class LocalSlots:
         """
         self.error = error
         self.due = min(self.due, retry)
-        woken = [each for each in self._concerned() if error.is_final or not each.is_patient]
+        woken = [each for each in self._concerned() if error._is_final or not each.is_patient]
         for waiter in woken:
             if self.in_flight < admits:
                 self.line.unwoken[waiter] = None

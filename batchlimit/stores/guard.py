@@ -111,8 +111,8 @@ class Guard:
         return found
 
     def _failed(self, part: str, key: str, error: StoreUnavailable) -> None:
-        error.is_final = not self._is_stopped and self._outages.failed(part, error)  # stopped: it tells of our end
-        if error.is_final:
+        error._is_final = not self._is_stopped and self._outages.failed(part, error)  # stopped: it tells of our end
+        if error._is_final:
             self._stands_in(part, key)
             log_unreachable(self.address, part, error)
 

@@ -99,10 +99,10 @@ def test_who_waits_outlasts_one_failure_though_a_store_raises_the_same_error_tha
     story.stage.before = fail
     for n in range(3):
         assert not story.limiter.try_acquire(f"another {n}")
-    assert same.is_final
+    assert same._is_final
     until(lambda: story.limiter.statistics().available)
     assert not story.limiter.try_acquire("once more")
-    assert not same.is_final
+    assert not same._is_final
 
 
 def test_an_answer_in_between_begins_the_count_anew(outage: Begin) -> None:
