@@ -1,6 +1,6 @@
 """Several keys at once for a task; those of which nothing is known are asked for at the same time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
@@ -13,8 +13,8 @@ from batchlimit.reservoir.waiter import Refuse, Retired
 class AsyncAcquireAll(SeveralKeys[WaitingTask]):
     """See SeveralKeys."""
 
-    def __init__(self, costs: Costs, registry: Registry, priority: int = 1) -> None:
-        super().__init__(costs, registry, registry.entry, priority)
+    def __init__(self, costs: Costs, registry: Registry, priority: int, came: Mapping[str, int]) -> None:
+        super().__init__(costs, registry, registry.entry, priority, came)
 
     def _begin(self, keys: Sequence[str], patience: float) -> None:
         for key in keys:
@@ -32,7 +32,7 @@ class AsyncAcquireAll(SeveralKeys[WaitingTask]):
 
     def _join(self, key: str, until: float) -> WaitingTask:
         entry = self._find(key)
-        caller: WaitingTask = entry.join(self._costs[key], until, self._places.get(entry, 0), priority=self._priority)
+        caller: WaitingTask = entry.join(self._costs[key], until, self._number(entry, key), priority=self._priority)
         self._places[entry] = caller.waiter.number
         self._held.append(caller)
         return caller

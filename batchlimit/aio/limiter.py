@@ -181,9 +181,10 @@ class AsyncRateLimiter(
             ((key, cost),) = costs.items()
             await self._acquire(key, cost, until, priority)
             return
-        told = await self._registry.spends.all(costs)
+        came: dict[str, int] = {}
+        told = await self._registry.spends.all(costs, came)
         if told is None or not all(told.values()):
-            await drive(AsyncAcquireAll(costs, self._registry, priority).acquire(until))
+            await drive(AsyncAcquireAll(costs, self._registry, priority, came).acquire(until))
 
     async def decide_all(self, costs: Costs) -> dict[str, Decision]:
         registry = self._registry
@@ -192,9 +193,9 @@ class AsyncRateLimiter(
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: await self._decide(key, cost)}
-        if (known := await self._registry.spends.all(costs)) is not None:
+        if (known := await self._registry.spends.all(costs, {})) is not None:
             return known
-        return await drive(AsyncAcquireAll(costs, self._registry).decide())
+        return await drive(AsyncAcquireAll(costs, self._registry, 1, {}).decide())
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         registry = self._registry

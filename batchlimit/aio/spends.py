@@ -69,27 +69,34 @@ class Spends:
             return spend
         return await self._in_vain(spend, outcome, until, priority, joins=True)
 
-    async def all(self, costs: Any) -> dict[str, Decision] | None:
-        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+    async def all(self, costs: Any, came: dict[str, int]) -> dict[str, Decision] | None:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide.
+
+        `came` gets the numbers of spends in vain, by key.
+        """
         registry, told = self._registry, None
         registry.settle_in()  # first: the keys in use may be those of another loop
         if (charged := registry.memory.charge_hot(costs)) is None:
             return None
         try:
-            told = await self.cold(charged.cold)
+            told = await self.cold(charged.cold, came)
         finally:
             settled = registry.memory.settle(charged, told, registry.refund_all)
         return settled
 
-    async def cold(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
+    async def cold(self, costs: Mapping[str, int], came: dict[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
         if self._registry.closed or not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
-        begun = self._spending.begin({check_key(key): cost for key, cost in costs.items()})
-        if begun is None or not isinstance(outcome := await self._spend(begun), tuple):
+        if (begun := self._spending.begin({check_key(key): cost for key, cost in costs.items()})) is None:
+            if self._waiting and any(map(self._spending.is_asked, costs)):
+                self._flush()  # who came before asks before
             return None
-        if is_charged(outcome):
+        if is_charged(outcome := await self._spend(begun)):
             return {each.key: each.decision() for each in begun}
+        came.update((each.key, each.number) for each in begun)
+        if not isinstance(outcome, tuple):
+            return None
         short = longest(begun)
         settled = await self._in_vain(short, outcome, NO_WAIT)
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}

@@ -1,6 +1,7 @@
 """Several keys at once, in either API: all of them are charged, or none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from batchlimit.base.decision import Decision
@@ -35,8 +36,11 @@ class SeveralKeys(Generic[C]):
     _finish: Callable[[Callable[[], None]], object]
     """Has this done, though its thread may be interrupted once more."""
 
-    def __init__(self, costs: Costs, registry: Any, find: Callable[[str], Any], priority: int) -> None:
-        self._costs, self._priority = check_costs(costs), priority
+    def __init__(
+        self, costs: Costs, registry: Any, find: Callable[[str], Any], priority: int, came: Mapping[str, int]
+    ) -> None:
+        """`came` are the numbers of spends in vain, by key: nobody who came later is ahead."""
+        self._costs, self._priority, self._came = check_costs(costs), priority, came
         self._find, self._clock, self._attempt = find, registry.clock, registry.attempt
         registry.check_open()
         for key, cost in self._costs.items():
@@ -99,8 +103,9 @@ class SeveralKeys(Generic[C]):
             if isinstance(settled.verdict, Refuse):
                 if self._clock() + settled.verdict.retry_after <= until:
                     return key
-                for other in list(self._begun):  # one may take longer
-                    yield self._hold(other, patience)
+                with suppress(StoreUnavailable):  # whether or not that key can be served: this one refuses
+                    for other in list(self._begun):  # one may take longer
+                        yield self._hold(other, patience)
                 raise settled.refusal(key, self._clock())
         return self._confirm()
 
@@ -112,6 +117,10 @@ class SeveralKeys(Generic[C]):
         now, costs = self._clock(), self._costs
         found = {key: self._find(key).reservoir.forecast.prospect(costs[key], now) for key in costs if key != behind}
         return dict(sorted(found.items(), key=lambda each: (each[1], each[0])))
+
+    def _number(self, entry: Any, key: str) -> int:
+        """Return the number of this caller in the queue of a key; 0: it joins last."""
+        return self._places.get(entry) or self._came.get(key, 0)
 
     def _confirm(self) -> str | None:
         """Spend all that is held; or return the key whose tokens have expired by now."""

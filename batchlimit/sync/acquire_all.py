@@ -1,6 +1,6 @@
 """Several keys at once for a thread; those of which nothing is known are asked for in one round trip."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.waiting import NO_WAIT
@@ -17,8 +17,8 @@ from batchlimit.sync.waiting_thread import WaitingThread
 class AcquireAll(SeveralKeys[WaitingThread]):
     """See SeveralKeys."""
 
-    def __init__(self, costs: Costs, registry: Registry, priority: int = 1) -> None:
-        super().__init__(costs, registry, registry.live_entry, priority)
+    def __init__(self, costs: Costs, registry: Registry, priority: int, came: Mapping[str, int]) -> None:
+        super().__init__(costs, registry, registry.live_entry, priority, came)
         self._store, self._finish = registry.store, registry.finish
 
     def _begin(self, keys: Sequence[str], patience: float) -> None:
@@ -58,7 +58,7 @@ class AcquireAll(SeveralKeys[WaitingThread]):
     def _caller(self, key: str, until: float) -> WaitingThread:
         """Return a caller that joins the queue next. It is held before: an interrupt may come between any two lines."""
         caller = WaitingThread(self._find(key), self._costs[key], until, tentative=True, priority=self._priority)
-        caller.waiter.number = self._places.get(caller.entry, 0)
+        caller.waiter.number = self._number(caller.entry, key)
         self._held.append(caller)
         return caller
 

@@ -183,9 +183,10 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             ((key, cost),) = costs.items()
             self._acquire(key, cost, until, priority)
             return
-        told = self._registry.spends.all(costs)
+        came: dict[str, int] = {}
+        told = self._registry.spends.all(costs, came)
         if told is None or not all(told.values()):
-            run(AcquireAll(costs, self._registry, priority).acquire(until))
+            run(AcquireAll(costs, self._registry, priority, came).acquire(until))
 
     def decide_all(self, costs: Costs) -> dict[str, Decision]:
         if (known := self._registry.memory.decide(costs)) is not None:
@@ -193,9 +194,9 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: self._admit(key, cost, NO_WAIT).decision(self._clock())}
-        if (known := self._registry.spends.all(costs)) is not None:
+        if (known := self._registry.spends.all(costs, {})) is not None:
             return known
-        return run(AcquireAll(costs, self._registry).decide())
+        return run(AcquireAll(costs, self._registry, 1, {}).decide())
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         return self._registry.memory.take_leased(costs)

@@ -98,29 +98,33 @@ class Spends:
             return spend
         return self._in_vain(spend, place.outcome, until, priority, joins=True)
 
-    def all(self, costs: Any) -> dict[str, Decision] | None:
-        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide."""
+    def all(self, costs: Any, came: dict[str, int]) -> dict[str, Decision] | None:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide.
+
+        `came` gets the numbers of spends in vain, by key.
+        """
         registry, told = self._registry, None
         if getpid() != forks.process:
             forks.begin_anew()  # which makes other spends
         if (charged := registry.memory.charge_hot(costs)) is None:
             return None
         try:
-            told = registry.spends.cold(charged.cold)
+            told = registry.spends.cold(charged.cold, came)
         finally:
             settled = registry.memory.settle(charged, told, registry.refund_all)
         return settled
 
-    def cold(self, costs: Mapping[str, int]) -> dict[str, Decision] | None:
+    def cold(self, costs: Mapping[str, int], came: dict[str, int]) -> dict[str, Decision] | None:
         """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
         if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
             return None
         for key in costs:
             check_key(key)
-        if not isinstance((place := self._spend(costs)).outcome, tuple):
-            return None
-        if is_charged(place.outcome):
+        if is_charged((place := self._spend(costs)).outcome):
             return {each.key: each.decision() for each in place.begun}
+        came.update((each.key, each.number) for each in place.begun)
+        if not isinstance(place.outcome, tuple):
+            return None
         short = longest(place.begun)
         settled = self._in_vain(short, place.outcome, NO_WAIT)
         return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}

@@ -41,12 +41,17 @@ async def test_a_thousand_tasks_on_a_cold_key_are_served_in_order_by_two_asks() 
 @pytest.mark.parametrize("burst", [1, 3, 20])
 @pytest.mark.parametrize("is_connected", [False, True])
 @pytest.mark.parametrize("later", [0, 15])
-async def test_who_acquire_one_new_key_are_served_as_they_came(burst: int, is_connected: bool, later: int) -> None:
+@pytest.mark.parametrize("of_several", [0, 5, 10], ids="{} of several keys".format)
+async def test_who_acquire_one_new_key_are_served_as_they_came(
+    burst: int, is_connected: bool, later: int, of_several: int
+) -> None:
     """The first of them spend, until the key leases; those whose spends were in vain came before all others.
 
-    So did all who came in the first turn of the event loop before those who came a turn `later`.
+    So did all who came in the first turn of the event loop before those who came a turn `later`. Who acquired another
+    key with it joined last when its spend was in vain.
     """
-    async with AsyncRateLimiter(MemoryStore(virtual_loop().time), Quota(50.0, burst), clock=virtual_loop().time) as one:
+    store, quotas = MemoryStore(virtual_loop().time), {KEY: Quota(50.0, burst), "*": Quota(1.0, 1)}
+    async with AsyncRateLimiter(store, quotas, clock=virtual_loop().time) as one:
         if is_connected:
             await one.try_acquire("other")
         served = list[int]()
@@ -54,7 +59,7 @@ async def test_who_acquire_one_new_key_are_served_as_they_came(burst: int, is_co
         async def acquire(number: int) -> None:
             if number >= 30 - later:
                 await asyncio.sleep(0)
-            await one.acquire(KEY)
+            await one.acquire_all({KEY: 1, f"{number}": 1} if number < of_several else {KEY: 1})
             served.append(number)
 
         await asyncio.gather(*map(acquire, sorted(range(30), key=lambda number: number % (30 - later))))

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from batchlimit.batching import BatchSizer, FixedBatch, TimeBatch
 from batchlimit.bucket.messages import SpendReply
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.stores import MemoryStore
+from batchlimit.stores.client.scripts import bucket_name
 from benchmarks.audited_fleet.audit import excess
 from tests.apis.blocking import Api
 from tests.reservoir.world import figures
@@ -317,7 +319,7 @@ def test_of_several_short_keys_the_one_that_takes_longest_tells(
     api: Api, valkey: Server, prefix: str, order: tuple[str, str], in_use: tuple[str, ...]
 ) -> None:
     quotas = {"quick": Quota.per_minute(1), "slow": Quota.per_hour(1)}
-    with api.from_url(valkey.url, quotas, prefix=prefix, deadline=DEADLINE) as limiter:
+    with api.from_url(valkey.url, quotas, prefix=prefix, deadline=30.0) as limiter:
         for key in in_use:
             limiter.acquire(key, 0)
         costs = dict.fromkeys(order, 1)
@@ -330,6 +332,23 @@ def test_of_several_short_keys_the_one_that_takes_longest_tells(
             limiter.acquire_all(costs, timeout=0)
         assert refused.value.key == "slow"
         assert refused.value.retry_after > 3000
+
+
+@pytest.mark.parametrize("in_use", [(), ("short",), ("short", "theirs")], ids=repr)
+def test_a_key_that_refuses_says_so_whether_or_not_another_can_be_served(
+    api: Api, valkey: Server, prefix: str, in_use: tuple[str, ...]
+) -> None:
+    """The caller heard that the store was unavailable, though no token would come for an hour."""
+    with valkey.client() as client, api.from_url(valkey.url, "1/hour", prefix=prefix, deadline=30.0) as limiter:
+        limiter.acquire("short")
+        client.set(bucket_name(prefix, "theirs"), "text")
+        for key in in_use:
+            with suppress(RateLimited, StoreUnavailable):
+                limiter.acquire(key, timeout=0)
+        ((key, decision),) = limiter.decide_all({"short": 1, "theirs": 1}).items()
+        assert (key, decision.allowed) == ("short", False)
+        with pytest.raises(RateLimited, match="'short' is over its quota"):
+            limiter.acquire_all({"short": 1, "theirs": 1}, timeout=0)
 
 
 # Keys that are not in use: what calls are told, what they charge, and what a fleet admits

@@ -242,7 +242,7 @@ def test_a_caller_waits_next_at_the_key_whose_tokens_have_expired_meanwhile(
 ) -> None:
     clock = Clock()
     with RateLimiter(Stage(), Quota(0.001, 100), sizer=FixedBatch(1), clock=clock) as limiter:
-        caller = AcquireAll({"ann": 1, "bob": 1}, limiter._registry)
+        caller = AcquireAll({"ann": 1, "bob": 1}, limiter._registry, 1, {})
         first = caller._hold(early, NO_WAIT).verdict
         assert isinstance(first, Admit)
         clock.now = first.before - 0.001
