@@ -98,12 +98,12 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="session", autouse=True)
 def generous_timeouts() -> Iterator[None]:
-    """Unless a test says otherwise a store has a minute to answer, and to connect to: a slow machine is not away."""
+    """Unless a test says otherwise a store has 30 s to answer, and to connect to: a slow machine is not away."""
     ways = [getattr(kind, name) for kind in OPENED for name in ("__init__", "from_url") if hasattr(kind, name)]
     defaults = [each.__kwdefaults__ for each in ways]
     before = [dict(each) for each in defaults]
     for each in defaults:
-        each.update(dict.fromkeys(each.keys() & {"deadline", "connect_timeout"}, 60.0))
+        each.update(dict.fromkeys(each.keys() & {"deadline", "connect_timeout"}, 30.0))
     yield
     for each, told in zip(defaults, before, strict=True):
         each.update(told)

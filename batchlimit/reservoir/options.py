@@ -16,8 +16,8 @@ from batchlimit.quota.overrides.override import ModeSource, check_line, mode_rul
 from batchlimit.reservoir.bucket_view import FILLS, Fill, InstanceCount
 from batchlimit.reservoir.sizing import DEFAULT_SIZER, BatchSizer
 
-LONGEST_CALL = 10**6
-"""Seconds, 11 days: what the timeouts of sockets can count, and more than any call takes."""
+LONGEST_CALL = 30
+"""Seconds. No limiter waits longer for its store: more is meant in milliseconds."""
 
 
 def check_seconds(name: str, value: object, *, may_be_0: bool = False, most: float = sys.float_info.max) -> None:

@@ -216,7 +216,7 @@ def is_waiting(sides: Sides) -> bool:
 
 def test_a_cancelled_task_leaves_nothing_behind() -> None:
     async def main(kind: str) -> tuple[int, int]:
-        rates, permits = AsyncRateLimiter.from_url("memory://", QUOTAS, deadline=DEADLINE), ASYNC[kind]()
+        rates, permits = AsyncRateLimiter.from_url("memory://", QUOTAS, deadline=30.0), ASYNC[kind]()
         name = "" if kind == "one" else "gpu"
         both = AsyncAdmission(rates, permits)
         for turns in range(40):  # cancelled sooner and later on its way
@@ -331,7 +331,7 @@ def test_over_instances_on_one_server_neither_limit_is_passed(valkey: Server, pr
 
     Not all of the 20: what a stalled process has leased may lapse.
     """
-    options: Any = {"prefix": prefix, "connect_timeout": 60.0, "deadline": 60.0}
+    options: Any = {"prefix": prefix, "connect_timeout": 30.0, "deadline": 30.0}
     quota = {"user": "0.0001/s burst 60"}
     lock, inside, most = threading.Lock(), [0], [0]
 

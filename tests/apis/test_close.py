@@ -35,7 +35,7 @@ def test_a_thread_that_asks_a_limiter_being_closed_is_told(valkey: Server, prefi
             ends.append(error)
 
     with Relay(valkey.url, 0.0) as relay:
-        limiter: Any = RateLimiter.from_url(relay.url, "5/s", prefix=prefix, deadline=60.0)
+        limiter: Any = RateLimiter.from_url(relay.url, "5/s", prefix=prefix, deadline=30.0)
         limiter.peek("ann")
         relay.drop()
         asking = threading.Thread(target=ask, args=(limiter,))
@@ -57,7 +57,7 @@ async def test_a_task_that_asks_a_limiter_being_closed_is_told(
     valkey: Server, prefix: str, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
     with Relay(valkey.url, 0.0) as relay:
-        limiter = AsyncRateLimiter.from_url(relay.url, "5/s", prefix=prefix, deadline=60.0)
+        limiter = AsyncRateLimiter.from_url(relay.url, "5/s", prefix=prefix, deadline=30.0)
         await limiter.peek("ann")
         relay.drop()
         asking = asyncio.ensure_future(getattr(limiter, call)("ann"))

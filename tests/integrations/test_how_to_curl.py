@@ -100,9 +100,9 @@ _PATIENT = """
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations import source
 
-source.DEADLINE = 60.0
+source.DEADLINE = 30.0
 for limiter in (AsyncRateLimiter, RateLimiter):
-    limiter.from_url.__func__.__kwdefaults__.update(deadline=60.0, connect_timeout=60.0)
+    limiter.from_url.__func__.__kwdefaults__.update(deadline=30.0, connect_timeout=30.0)
 """
 """Run before the application: its store has a minute to answer, for a slow machine is not away."""
 

@@ -93,7 +93,7 @@ class Losing:
 async def test_an_asgi_request_whose_permit_is_lost_is_cancelled(when: str, cancelled: bool, ends: Any) -> None:
     store = Cut()
     lease = 0.1 if when == "before" else 1.0  # a stall before the response would be another story
-    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=lease)}, deadline=60.0) as limiter:
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=lease)}, deadline=30.0) as limiter:
         app = Losing(store, when)
         middleware = ConcurrencyLimitMiddleware(app, limiter, key=lambda scope: "gpu")
         if isinstance(ends, int):
@@ -116,9 +116,9 @@ def test_a_wsgi_request_counts_in_the_fleet_and_may_look_whether_its_permit_is_l
         environ[PERMIT].check()
         raise AssertionError
 
-    with SharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+    with SharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=30.0) as limiter:
         options: Any = {"key": lambda environ: "gpu"}
-        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0) as other, other.acquire("gpu"):
+        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=30.0) as other, other.acquire("gpu"):
             assert Reply(WSGIMiddleware(App(), limiter, **options), request()).status == 503
         with pytest.raises(PermitLost):
             Reply(WSGIMiddleware(app, limiter, timeout=DEADLINE, **options), request())
@@ -137,7 +137,7 @@ def test_one_key_for_each_request() -> None:
 def test_while_the_store_is_away_requests_get_a_503() -> None:
     store = Cut()
     store.is_away = True
-    with SharedConcurrencyLimiter(store, {"*": 1}, deadline=60.0) as limiter:
+    with SharedConcurrencyLimiter(store, {"*": 1}, deadline=30.0) as limiter:
         assert Reply(WSGIMiddleware(App(), limiter, key=lambda environ: "gpu"), request()).status == 503
 
 
@@ -210,7 +210,7 @@ def test_a_threaded_grpc_server_counts_in_the_fleet() -> None:
 
 
 async def _shared(store: Any, limits: Any) -> AsyncSharedConcurrencyLimiter:
-    return AsyncSharedConcurrencyLimiter(store, limits, deadline=60.0)
+    return AsyncSharedConcurrencyLimiter(store, limits, deadline=30.0)
 
 
 @pytest.mark.usefixtures("without_breaker")  # which would be open for a moment more
@@ -324,7 +324,7 @@ def test_a_threaded_grpc_call_whose_permit_is_lost_ends_where_its_handler_looks(
         raise AssertionError
 
     limits = {"user:*": Shared(1, lease=0.1)}
-    with SharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter:
+    with SharedConcurrencyLimiter(store, limits, deadline=30.0) as limiter:
         with calling(False, work, faces.ConcurrencyInterceptor(limiter, key=of_user)) as rpc:
             assert refused(rpc, "ann") == (grpc.StatusCode.UNAVAILABLE, "lost")
         store.is_away = False

@@ -22,7 +22,7 @@ RULES = Rules(
 )
 IMPORTED = os.getpid()
 _URL = os.environ.get("WORKERS_URL", "memory://")
-_OPTIONS: Any = {"prefix": os.environ.get("WORKERS_PREFIX", "workers"), "deadline": 60.0, "connect_timeout": 60.0}
+_OPTIONS: Any = {"prefix": os.environ.get("WORKERS_PREFIX", "workers"), "deadline": 30.0, "connect_timeout": 30.0}
 
 
 def state(word: str) -> bytes:

@@ -57,7 +57,7 @@ def _main() -> None:
 
     url, prefix, api, given, options = json.loads(sys.argv[1])
     quotas = RuleFile(given, watch=True, interval=0.02) if isinstance(given, str) else given
-    options |= {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
+    options |= {"prefix": prefix, "deadline": 30.0, "connect_timeout": 30.0}
 
     async def serve() -> None:
         async with AsyncRateLimiter.from_url(url, quotas, **options) as limiter:

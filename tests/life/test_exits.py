@@ -53,7 +53,7 @@ def test_a_process_with_an_ask_at_a_server_that_hangs_ends_by_itself(
 
 def test_a_process_ends_sooner_than_an_ask_that_is_more_patient(private: Server, prefix: str) -> None:
     program = f"""
-    limiter = RateLimiter.from_url(URL, "5/s", prefix=PREFIX, connect_timeout=3600.0)
+    limiter = RateLimiter.from_url(URL, "5/s", prefix=PREFIX, connect_timeout=30.0)
 {indented(PAUSED)}
     threading.Thread(target=limiter.acquire, args=[KEY], daemon=True).start()
     while not limiter.statistics().calls:

@@ -153,7 +153,7 @@ class Tenant(str, Enum):  # noqa: UP042  the str() of a StrEnum is its value
 def test_a_release_wakes_a_waiter_at_any_key(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_LOOK", (3600.0, 3600.0))  # without its push a waiter stays
     store = Short()
-    limiters = [SharedConcurrencyLimiter(store, {"*": 1}, deadline=60.0) for _ in range(2)]
+    limiters = [SharedConcurrencyLimiter(store, {"*": 1}, deadline=30.0) for _ in range(2)]
     with limiters[0] as holder, limiters[1] as other, ThreadPoolExecutor(1) as pool:
         permit = holder.acquire(key, timeout=60.0)
         waiting = pool.submit(lambda: other.acquire(key, timeout=60.0).release())

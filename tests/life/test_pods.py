@@ -68,7 +68,7 @@ def test_with_an_override_in_force_a_deployment_its_rollback_and_an_old_pod_chan
     first: dict[str, Any] = {"quotas": {"search:*": "100/hour"}, "revision": 1}
     second: dict[str, Any] = {"quotas": {"search:*": "300/hour"}, "revision": 2}
     forgotten: dict[str, Any] = {"quotas": {"search:*": "500/hour"}}
-    with Admin.from_url(server.url, prefix=prefix, deadline=60.0, connect_timeout=60.0) as admin, ExitStack() as stack:
+    with Admin.from_url(server.url, prefix=prefix, deadline=30.0, connect_timeout=30.0) as admin, ExitStack() as stack:
 
         def started(code: dict[str, Any]) -> tuple[ExitStack, Pod]:
             place = stack.enter_context(ExitStack())

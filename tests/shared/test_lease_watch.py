@@ -140,7 +140,7 @@ async def test_a_block_hears_from_its_loop_and_from_the_thread_that_asks_that_it
 ) -> None:
     monkeypatch.setattr(AsyncSharedPermit, silent, lambda *_: None)
     store = Cut()
-    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=30.0) as limiter:
         with pytest.raises(PermitLost):
             await work(limiter, store)
 
@@ -200,7 +200,7 @@ def patient(limiter: SharedConcurrencyLimiter) -> SharedPermit:
 @only_deep
 def test_in_300_stalls_no_permit_revives(valkey: Server, prefix: str) -> None:
     limits, rng = {"gpu": Shared(1, lease=LEASE)}, random.Random(27)
-    options: Any = {"prefix": prefix, "deadline": 60.0, "connect_timeout": 60.0}
+    options: Any = {"prefix": prefix, "deadline": 30.0, "connect_timeout": 30.0}
     lost = revived = 0
     with (
         Relay(valkey.url, 0.0001) as relay,

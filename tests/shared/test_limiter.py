@@ -51,7 +51,7 @@ class Cut(MemoryStore):
 
 
 def limiter_of(store: MemoryStore, limits: Any, **options: Any) -> SharedConcurrencyLimiter:
-    return SharedConcurrencyLimiter(store, limits, deadline=60.0, **options)
+    return SharedConcurrencyLimiter(store, limits, deadline=30.0, **options)
 
 
 def held(limiter: Any, key: str = "gpu") -> int:
@@ -66,7 +66,7 @@ class OnServer:
         self._url, self._prefix = url, prefix
 
     def __call__(self, limits: Any, kind: Any = SharedConcurrencyLimiter) -> Any:
-        return kind.from_url(self._url, limits, prefix=self._prefix, deadline=60.0, connect_timeout=60.0)
+        return kind.from_url(self._url, limits, prefix=self._prefix, deadline=30.0, connect_timeout=30.0)
 
 
 @pytest.fixture
@@ -299,7 +299,7 @@ def test_the_store_hears_soon_of_whom_waited_in_vain() -> None:
 
 async def test_a_higher_priority_is_served_first() -> None:
     order = []
-    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}, deadline=60.0) as limiter:
+    async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}, deadline=30.0) as limiter:
 
         async def caller(priority: int) -> None:
             async with limiter.acquire("gpu", priority=priority):
@@ -454,7 +454,7 @@ async def work(limiter: AsyncSharedConcurrencyLimiter, store: Cut) -> None:
 
 async def test_a_block_whose_permit_is_lost_is_cancelled_and_ends_in_a_named_error() -> None:
     store = Cut()
-    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=60.0) as limiter:
+    async with AsyncSharedConcurrencyLimiter(store, {"gpu": Shared(1, lease=0.1)}, deadline=30.0) as limiter:
         with pytest.raises(PermitLost):
             await work(limiter, store)
         task = asyncio.current_task()
@@ -466,7 +466,7 @@ async def test_a_block_that_asked_for_it_is_not_cancelled() -> None:
     store = Cut()
     limits = {"gpu": Shared(1, lease=0.1)}
     async with (
-        AsyncSharedConcurrencyLimiter(store, limits, deadline=60.0) as limiter,
+        AsyncSharedConcurrencyLimiter(store, limits, deadline=30.0) as limiter,
         limiter.acquire("gpu", cancel=False) as permit,
     ):
         store.is_away = True
@@ -738,7 +738,7 @@ def test_a_task_that_waited_when_its_process_was_forked_is_told_so_in_the_child(
 
     loop = asyncio.new_event_loop()
     with limiter_of(store := MemoryStore(), {"gpu": 1}) as other, other.acquire("gpu"):
-        limiter = AsyncSharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0)
+        limiter = AsyncSharedConcurrencyLimiter(store, {"gpu": 1}, deadline=30.0)
         task = loop.run_until_complete(begun(limiter))
         assert in_child(is_told)
         with pytest.raises(ConcurrencyLimited):

@@ -156,7 +156,7 @@ def test_a_subscription_that_a_network_forgot_is_made_again(valkey: Server, pref
     store = RedisStore.from_url(valkey.url, prefix=prefix)
     with Relay(valkey.url, 0.0) as relay, closing(store), closing(RedisStore.from_url(relay.url)) as distant:
         store._pubsub = distant._pubsub  # type: ignore[method-assign]
-        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0) as limiter, limiter.acquire("gpu"):
+        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=30.0) as limiter, limiter.acquire("gpu"):
             await_fact(lambda: listeners(valkey, prefix, limiter) == 1, "it listens")
             relay.strand()
             await_fact(lambda: listeners(valkey, prefix, limiter) > 1, "it listens again")
@@ -166,7 +166,7 @@ def test_a_subscription_that_a_network_forgot_is_made_again(valkey: Server, pref
 def test_a_subscription_follows_the_primary(prefix: str) -> None:
     with (
         named(valkey_binary()) as found,
-        SharedConcurrencyLimiter.from_url(found.url, {"gpu": 1}, prefix=prefix, deadline=60.0) as limiter,
+        SharedConcurrencyLimiter.from_url(found.url, {"gpu": 1}, prefix=prefix, deadline=30.0) as limiter,
         limiter.acquire("gpu"),
     ):
         old, new = found.nodes
@@ -178,6 +178,6 @@ def test_a_subscription_follows_the_primary(prefix: str) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_limiter_that_is_closed_listens_no_more_though_its_store_stays_open(valkey: Server, prefix: str) -> None:
     with closing(RedisStore.from_url(valkey.url, prefix=prefix)) as store:
-        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=60.0) as limiter, limiter.acquire("gpu"):
+        with SharedConcurrencyLimiter(store, {"gpu": 1}, deadline=30.0) as limiter, limiter.acquire("gpu"):
             await_fact(lambda: listeners(valkey, prefix, limiter) == 1, "it listens")
         await_fact(lambda: listeners(valkey, prefix, limiter) == 0, "it listens no more")

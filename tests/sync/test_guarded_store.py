@@ -31,7 +31,7 @@ def stage(clock: Clock) -> Slow:
 @pytest.fixture
 def limiter(stage: Slow, clock: Clock, without_breaker: None) -> Iterator[RateLimiter]:
     """A limiter that its store has answered once. Time stands still, but for its budget."""
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(1), deadline=DEADLINE, clock=clock) as limiter:
+    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(1), deadline=30.0, clock=clock) as limiter:
         limiter.acquire("another")
         yield limiter
 
