@@ -162,7 +162,7 @@ def test_rules_come_from_a_file_with_functions_by_name(tmp_path: Path) -> None:
     file.write_text('rules = [{name = "all", quota = "1/hour", key = "all", cost = "size"}]')
     mine = {"URL": "memory://", "RULES": file, "FUNCTIONS": {"size": "tests.integrations.test_django.size"}}
     with override_settings(BATCHLIMIT=mine):
-        assert [rule.cost for rule in rules_of(configuration().rules)] == [size]
+        assert [rule.cost for rule in rules_of(configuration()["RULES"])] == [size]
         assert [Client().get("/").status_code for _ in range(2)] == [200, 429]
 
 

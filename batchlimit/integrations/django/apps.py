@@ -34,7 +34,7 @@ def check_limits(**_: Any) -> list[CheckMessage]:
         errors.append(Error("Nothing is limited: the middleware is missing.", hint=hint, id="batchlimit.E002"))
     if getattr(settings, "ROOT_URLCONF", None):
         get_resolver().url_patterns  # noqa: B018  it imports the modules of the views
-    rules = RouteRules(rules_of(found.rules))
+    rules = RouteRules(rules_of(found["RULES"]))
     for limit in asked:
         try:
             rules.find(limit)

@@ -1,7 +1,6 @@
 """The setting `BATCHLIMIT`, and what asks the limiter by it: from threads (`front`) or from tasks (`async_front`)."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from inspect import iscoroutinefunction
@@ -27,32 +26,9 @@ _FUNCTIONS = ("IDENTIFY", "ON_REJECTED", "LIMITER", "ASYNC_LIMITER")
 _NAMES = ("URL", "RULES", "FUNCTIONS", *_FUNCTIONS, *_OPTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What a project says of its limits.
-
-    Attributes:
-        rules: `RULES`: the path of a file, a list of Rule, Rules, or a RuleFile.
-        limiter: `URL` of the store, or `LIMITER`, a function that makes a RateLimiter, for WSGI; None: there is none.
-        async_limiter: the same `URL`, or `ASYNC_LIMITER`, a function that makes an AsyncRateLimiter, for ASGI.
-        identify: `IDENTIFY`, a function of the HttpRequest, which may be asynchronous (default None).
-        on_rejected: `ON_REJECTED`, a function of the HttpRequest and the Refusal that returns a response; it may be
-            asynchronous (default None: problem details).
-        options: `HEADERS`, `UNIDENTIFIED`, `PROXIES`, `IPV6_PREFIX`, `CHECKS`, `ENABLED`, as the other middlewares
-            have them.
-    """
-
-    rules: RuleFile | Rules
-    limiter: Any
-    async_limiter: Any
-    identify: Callable[..., Any] | None
-    on_rejected: Callable[..., Any] | None
-    options: Mapping[str, Any]
-
-
 @cache
-def configuration() -> Configuration:
-    """Return the configuration of the project. Raises ImproperlyConfigured."""
+def configuration() -> Mapping[str, Any]:
+    """Return the setting as it is used: its rules made, its functions imported. Raises ImproperlyConfigured."""
     given = getattr(settings, SETTING, None)
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"{SETTING} is not set: nothing is limited; give a dict with URL and RULES")
@@ -65,40 +41,25 @@ def configuration() -> Configuration:
         raise ImproperlyConfigured(f"{SETTING} has no RULES: give the path of a file, or a list of Rule")
     if ("URL" in given) == ("LIMITER" in given or "ASYNC_LIMITER" in given):
         raise ImproperlyConfigured(f"{SETTING} has a URL, or functions as LIMITER and ASYNC_LIMITER, and not both")
+    url, rules = given.get("URL"), given["RULES"]
+    if not isinstance(url, str | None):
+        raise ImproperlyConfigured(f"{SETTING}: URL is the URL of a store, not {type(url).__name__}")
     try:
-        return _read(given)
+        found = {**given, **{name: _function(name, given.get(name)) for name in _FUNCTIONS}}
+        if isinstance(given.get("HEADERS"), str):
+            Fields(given["HEADERS"])  # raises ValueError for a form that there is not
+        if isinstance(given.get("PROXIES"), list | tuple):
+            found["PROXIES"] = TrustedProxies(given["PROXIES"])
+        if isinstance(rules, list | tuple):
+            found["RULES"] = Rules(rules)
+        elif not isinstance(rules, Rules | RuleFile):
+            functions = given.get("FUNCTIONS", {}).items()
+            found["RULES"] = Rules.load(rules, functions={name: _function(name, each) for name, each in functions})
     except ImproperlyConfigured:
         raise
     except Exception as error:
         raise ImproperlyConfigured(f"{SETTING}: {error}") from error
-
-
-def _read(given: Mapping[str, Any]) -> Configuration:
-    functions = {name: _function(name, given.get(name)) for name in _FUNCTIONS}
-    options = {name.lower(): given[name] for name in _OPTIONS if name in given}
-    if isinstance(options.get("headers"), str):
-        Fields(options["headers"])  # raises ValueError for a form that there is not
-    if isinstance(options.get("proxies"), list | tuple):
-        options["proxies"] = TrustedProxies(options["proxies"])
-    url = given.get("URL")
-    if url is not None and not isinstance(url, str):
-        raise ImproperlyConfigured(f"{SETTING}: URL is the URL of a store, not {type(url).__name__}")
-    return Configuration(
-        _rules(given["RULES"], given.get("FUNCTIONS", {})),
-        functions["LIMITER"] if url is None else url,
-        functions["ASYNC_LIMITER"] if url is None else url,
-        functions["IDENTIFY"],
-        functions["ON_REJECTED"],
-        options,
-    )
-
-
-def _rules(given: Any, functions: Mapping[str, Any]) -> RuleFile | Rules:
-    if isinstance(given, Rules | RuleFile):
-        return given
-    if isinstance(given, list | tuple):
-        return Rules(given)
-    return Rules.load(given, functions={name: _function(name, each) for name, each in functions.items()})
+    return found
 
 
 def _function(name: str, given: Any) -> Any:
@@ -121,24 +82,25 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def front() -> Front:
     """Return what asks the limiter from threads. Raises ImproperlyConfigured."""
-    made: Front = _made(Front, configuration().limiter, blocking, "LIMITER, which WSGI needs")
+    made: Front = _made(Front, "LIMITER", blocking, "WSGI")
     return made
 
 
 @cache
 def async_front() -> AsyncFront:
     """Return what asks the limiter from tasks; without a lifespan nothing closes it. Raises ImproperlyConfigured."""
-    made: AsyncFront = _made(AsyncFront, configuration().async_limiter, awaitable, "ASYNC_LIMITER, which ASGI needs")
+    made: AsyncFront = _made(AsyncFront, "ASYNC_LIMITER", awaitable, "ASGI")
     return made
 
 
-def _made(kind: Callable[..., Any], limiter: Any, called: Callable[..., Any], missing: str) -> Any:
+def _made(kind: Callable[..., Any], limiter: str, called: Callable[..., Any], server: str) -> Any:
     found = configuration()
-    if limiter is None:
-        raise ImproperlyConfigured(f"{SETTING} has no {missing}")
+    source, identify = found.get("URL", found[limiter]), found["IDENTIFY"]
+    if source is None:
+        raise ImproperlyConfigured(f"{SETTING} has no {limiter}, which {server} needs")
+    options = {name.lower(): found[name] for name in _OPTIONS if name in found}
     try:
-        identify = None if found.identify is None else called(found.identify)
-        made = kind(limiter, found.rules, identify=identify, **found.options)
+        made = kind(source, found["RULES"], identify=identify and called(identify), **options)
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"{SETTING}: {error}") from error
     made.enforcer.asking = asked

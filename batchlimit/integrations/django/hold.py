@@ -50,7 +50,7 @@ def hold_of(request: Any) -> Hold | None:
 def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:
     """Return what ON_REJECTED answers, or problem details where that is None or raises; the middleware adds fields."""
     spare(request)
-    if (own := configuration().on_rejected) is not None:
+    if (own := configuration()["ON_REJECTED"]) is not None:
         try:
             if isinstance(response := (yield called(own)(request, refusal)), HttpResponseBase):
                 return response

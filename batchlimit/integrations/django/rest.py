@@ -52,7 +52,7 @@ def throttle(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = 
             if (hold := hold_of(request)) is None:
                 unprotected(key, MISSING)
                 raise Unavailable
-            identify = configuration().identify
+            identify = configuration()["IDENTIFY"]
             told = identity_of({}, None if identify is None else blocking(identify), request)
             refusal = blocking(hold.front.enforcer.ask)(limit, hold.outcome, told, view.kwargs)
             if refusal is None:
