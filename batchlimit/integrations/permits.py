@@ -147,22 +147,15 @@ class PermitSource:
             raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
         self.limiter, self._partition, self._key = limiter, partition, key
 
-    def acquire(self, request: object, **options: Any) -> Any:
-        """Return the permit of a request; that of an asyncio limiter is to be awaited."""
-        if self._key is None:
-            return self.limiter.acquire(self._partition(request), **options)
-        return self._by_key(request, self.limiter.acquire, options)
+    def acquire(self, request: object, *, back: tuple[Any, Any] | None = None, **options: Any) -> Any:
+        """Return the permit of a request; that of an asyncio limiter is to be awaited.
 
-    def acquire_later(self, back: tuple[Any, Any], request: object, **options: Any) -> Any:
-        """Return the permit of a request, or None: then one of `back` is called, with a permit or a refusal."""
-        assert isinstance(self.limiter, ConcurrencyLimiter | KeyedConcurrencyLimiter)
-        acquire = partial(self.limiter.acquire_later, *back)
+        With `back` a request may wait without a thread: of None one of the two is called, with a permit or a refusal.
+        """
+        limiter: Any = self.limiter
+        acquire = limiter.acquire if back is None else partial(limiter.acquire_later, *back)
         if self._key is None:
             return acquire(self._partition(request), **options)
-        return self._by_key(request, acquire, options)
-
-    def _by_key(self, request: object, acquire: Callable[..., Any], options: dict[str, Any]) -> Any:
-        assert self._key is not None
         if self.is_shared:
             options.pop("operation", None)
         else:
@@ -171,18 +164,16 @@ class PermitSource:
             keys = self._key(request)
             if isinstance(keys, str):
                 return acquire(keys, **options)
-            if not isinstance(self.limiter, Keyed):
+            if not isinstance(limiter, Keyed):
                 raise TypeError("a request has one key at a shared limiter: return a str")
-            waits = acquire == self.limiter.acquire
-            return self.limiter.acquire_all(keys, **(options if waits else options | {"timeout": 0}))
+            return limiter.acquire_all(keys, **(options if back is None else options | {"timeout": 0}))
         except BatchLimitError:
             raise
         except Exception as error:
             message = "a request is refused, for its key could not be made: %s"
             log_event("web.no_permit_key", message, error, error=error)
-            raise ConcurrencyLimited(
-                "no_key", None, limit=0, in_flight=0, detail="the key could not be made"
-            ) from error
+            why = "the key could not be made"
+            raise ConcurrencyLimited("no_key", None, limit=0, in_flight=0, detail=why) from error
 
 
 class WebPermits(PermitSource):

@@ -98,7 +98,7 @@ class ConcurrencyInterceptor(
                 permit = self._permits.acquire(details, timeout=0, **asked)
             else:
                 queued = QueuedCall(self._workers)
-                permit = self._permits.acquire_later(queued.back, details, timeout=self._timeout, **asked)
+                permit = self._permits.acquire(details, back=queued.back, timeout=self._timeout, **asked)
         except BatchLimitError as error:
             return refusing(refused_by_limiter(error))
         waits = queued if permit is None else None
