@@ -14,7 +14,7 @@ import batchlimit
 from batchlimit.base.histogram import BOUNDS, Histogram
 from batchlimit.base.setting import of_kind
 from batchlimit.telemetry.metrics import METRICS, Metric
-from batchlimit.telemetry.reading import Observed, Reading, Series, Sources
+from batchlimit.telemetry.reading import Changes, Reading, Series, Sources
 
 __all__ = ["export"]
 
@@ -75,9 +75,7 @@ class _Readings:
 
     def __init__(self, sources: Sources, histograms: dict[Metric, Any]) -> None:
         self._sources = sources
-        self._observed = Observed(
-            lambda series, seconds: histograms[series.metric].record(seconds, _attributes(series))
-        )
+        self._changes = Changes(lambda series, seconds: histograms[series.metric].record(seconds, _attributes(series)))
         self._reading: Reading = {}
         self._asked: set[Metric] = set(METRICS)
 
@@ -87,7 +85,7 @@ class _Readings:
             self._reading, self._asked = self._sources.read(), set()
             for series, value in self._reading.items():
                 if isinstance(value, Histogram):
-                    self._observed.tell(series, value)
+                    self._changes.tell(series, value)
         self._asked.add(metric)
         return [
             Observation(value, _attributes(series))

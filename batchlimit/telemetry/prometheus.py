@@ -20,7 +20,7 @@ from batchlimit.base import histogram
 from batchlimit.base.forks import Forkables
 from batchlimit.base.setting import between, of_kind
 from batchlimit.telemetry import metrics
-from batchlimit.telemetry.reading import Add, Observed, Series, Sources, read_together
+from batchlimit.telemetry.reading import Add, Changes, Series, Sources
 
 __all__ = ["Exporter", "export"]
 
@@ -92,7 +92,7 @@ class Exporter:
         # A registry keeps its collectors in this dict, those that registered first at first; only it knows who left.
         there = list(getattr(self._registry, "_collector_to_names", ()))
         page = [each._sources for each in there if isinstance(each, Exporter)]
-        reading = read_together(page) if page and page[0] is self._sources else {}
+        reading = self._sources.read(*page[1:]) if page and page[0] is self._sources else {}
         for (metric, labels), value in reading.items():
             if metric not in families:
                 made = _FAMILIES[metric.kind](metric.prometheus_name, metric.text, labels=("limiter", *metric.labels))
@@ -169,8 +169,7 @@ class Deltas:
 
     def __init__(self, sources: Sources, add: Add, every: float, then: Callable[[], object] = lambda: None) -> None:
         self._sources, self._add, self._every, self._then = sources, add, every, then
-        self._last: dict[Series, float] = {}
-        self._durations = Observed(add)
+        self._changes = Changes(add)
         self._begin()
         _living.add(self)
 
@@ -187,15 +186,7 @@ class Deltas:
         """Tell of what has changed since the last look."""
         with self.lock:
             for series, value in self._sources.read().items():
-                if isinstance(value, histogram.Histogram):
-                    self._durations.tell(series, value)
-                    continue
-                change = value - self._last.get(series, 0)
-                if change < 0 and series.metric.kind == "counter":  # one source of several is missing: wait for more
-                    continue
-                if change or series not in self._last:  # a series begins with 0
-                    self._add(series, change)
-                    self._last[series] = value
+                self._changes.tell(series, value)
 
     def stop(self) -> None:
         """Look once more, and then never again."""
@@ -213,12 +204,7 @@ class Deltas:
         """Go on in a forked child."""
         is_running = not self._stopped.is_set() and self._thread is not None
         self._begin()
-        self._last, self._durations = {}, Observed(self._add)
-        for each, value in self._sources.read().items():
-            if isinstance(value, histogram.Histogram):
-                self._durations.last[each] = value
-            elif each.metric.kind == "counter":
-                self._last[each] = value
+        self._changes = Changes(self._add, self._sources.read())
         if is_running:
             self.start()
 

@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -161,12 +161,20 @@ class _NamedSource:
     name: str
     find: Callable[[], Any]
     counted: Reading = field(default_factory=dict, repr=False)
+    has_told: bool = False  # that it cannot be read
 
     def read(self) -> Reading | None:
         """Return its series now; None: nobody has it any more. No counter falls, but in a forked child."""
         if (source := self.find()) is None:
             return None
-        found = read(source.statistics())
+        try:
+            found = read(source.statistics())
+        except Exception as error:  # noqa: BLE001  the other sources are read
+            if not self.has_told:
+                self.has_told = True
+                message = "no metrics of %r: its statistics cannot be read"
+                log_event("telemetry.unread", message, self.name or self, error=error, limiter=self.name)
+            return {}
         for series, before in self.counted.items():
             now = found.get(series, before)  # less where a limiter uncounts tokens that came too late to be spent
             found[series] = now if isinstance(now, Histogram) else max(now, before)  # type: ignore[type-var]
@@ -179,7 +187,6 @@ class Sources:
 
     def __init__(self) -> None:
         self._found: list[_NamedSource] = []
-        self._told: set[str] = set()
         self._process = os.getpid()
 
     def __repr__(self) -> str:
@@ -202,58 +209,51 @@ class Sources:
                 find = partial(lambda one: one, source)
             self._found.append(_NamedSource(name, find))
 
-    def read(self, told: set[tuple[str, int]] | None = None) -> Reading:
-        """Return the value of each series now, of each source once, and of none that is among the `told` already."""
-        reading: Reading = {}
-        told = set() if told is None else told
-        if self._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's
-            self._process = os.getpid()
-            for source in self._found:
-                source.counted = {}
-        for source in list(self._found):
-            if (which := (source.name, id(source.find()))) in told:
-                continue
-            told.add(which)
-            if (found := self._read(source)) is None:
-                self._found.remove(source)
-                continue
-            for series, value in found.items():
-                at = Series(series.metric, (source.name, *series.values))
-                reading[at] = merged(at.metric, reading.get(at), value)
+    def read(self, *others: "Sources") -> Reading:
+        """Return the value of each series now, of these and of others: of each source once."""
+        reading, told = Reading(), set[tuple[str, int]]()
+        for sources in (self, *others):
+            if sources._process != os.getpid():  # in a forked child limiters count from 0: the rest is the parent's
+                sources._process = os.getpid()
+                for source in sources._found:
+                    source.counted = {}
+            for source in list(sources._found):
+                if (which := (source.name, id(source.find()))) in told:
+                    continue
+                told.add(which)
+                if (found := source.read()) is None:
+                    sources._found.remove(source)
+                    continue
+                for series, value in found.items():
+                    at = Series(series.metric, (source.name, *series.values))
+                    reading[at] = merged(at.metric, reading.get(at), value)
         return reading
-
-    def _read(self, source: _NamedSource) -> Reading | None:
-        try:
-            return source.read()
-        except Exception as error:  # noqa: BLE001  the other sources are read
-            if source.name not in self._told:
-                self._told.add(source.name)
-                message = "no metrics of %r: its statistics cannot be read"
-                log_event("telemetry.unread", message, source.name or source, error=error, limiter=source.name)
-            return {}
-
-
-def read_together(several: Iterable[Sources]) -> Reading:
-    """Return the value of each series of them all now."""
-    reading, told = Reading(), set[tuple[str, int]]()
-    for sources in several:
-        for series, value in sources.read(told).items():
-            reading[series] = merged(series.metric, reading.get(series), value)
-    return reading
 
 
 Add = Callable[[Series, float], None]
 
 
-class Observed:
-    """Tells `add` of each duration once, by what histograms count: client libraries take durations one by one."""
+class Changes:
+    """Tells `add` by how much series have changed; of histograms each duration, for client libraries take them so."""
 
-    def __init__(self, add: Add) -> None:
-        self._add, self.last = add, dict[Series, Histogram]()
+    def __init__(self, add: Add, told: Reading | None = None) -> None:
+        self._add = add
+        self._told: dict[Series, Any] = {
+            series: value for series, value in (told or {}).items() if series.metric.kind != "gauge"
+        }
 
-    def tell(self, series: Series, now: Histogram) -> None:
+    def tell(self, series: Series, now: Value) -> None:
         """Tell of what was added since the last time."""
-        more, self.last[series] = now.since(self.last.get(series, Histogram()))
-        for seconds, many in more:
-            for _ in range(many):
-                self._add(series, seconds)
+        before = self._told.get(series)
+        if isinstance(now, Histogram):
+            more, self._told[series] = now.since(before or Histogram())
+            for seconds, many in more:
+                for _ in range(many):
+                    self._add(series, seconds)
+            return
+        change = now - (before or 0)
+        if change < 0 and series.metric.kind == "counter":  # one source of several is missing: wait for more
+            return
+        if change or before is None:  # a series begins with 0
+            self._add(series, change)
+            self._told[series] = now
