@@ -162,11 +162,12 @@ def _verdict(rule: Rule, request: Request) -> Verdict:
     paths = set()
     for number, reading in enumerate(readings(request.path, request.root)):
         for text, pattern in patterns:
-            for found in Matcher([(rule, [replace(pattern, methods=None)])]).read("", reading):  # whatever the method
+            whatever = Matcher([(rule, [replace(pattern, methods=None)])])  # the method
+            for _, _, parameters in whatever.read("", reading):
                 paths.add(text)
                 if pattern.takes(request.method.upper()):
                     other = f" {shown(reading)}, another reading of the path" if number else ""
-                    return _keyed(Match(*found), f"{text} matches{other}", request)
+                    return _keyed(Match(rule, parameters), f"{text} matches{other}", request)
     why = "; ".join(f"{text} is for other {'methods' if text in paths else 'paths'}" for text, _ in patterns)
     return Verdict(rule, "no match", None, why or "routes ask for it by its key")
 

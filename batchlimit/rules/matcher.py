@@ -6,15 +6,15 @@ read a target in any of these ways, and a client must not get around a rule by w
 many costs a client a token at a path that the application answers with 404.
 
 The time for a path grows with its length, and with the number of patterns that begin as it does: no pattern makes it
-slow. Each node knows the hits of a walk that stops at it, so a walk collects nothing on its way.
+slow.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from operator import itemgetter
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import unquote, urlparse, urlsplit
 
 from batchlimit.rules.pattern import Pattern
@@ -95,13 +95,8 @@ def _resolved(path: str) -> str:
     return "/" + "/".join(kept)
 
 
-class Hit(NamedTuple, Generic[T]):
-    """A pattern of a target, in the order in which both were given, and the names of its path parameters."""
-
-    order: int
-    position: int
-    target: T
-    names: tuple[tuple[str, int], ...]
+Hit = tuple[int, int, T, tuple[tuple[str, int], ...]]
+"""A pattern of a target: the places of the target and of the pattern, the target, and the path parameters."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,24 +108,6 @@ class _PathNode(Generic[T]):
     ends: list[Hit[T]] = field(default_factory=list)
     rests: list[Hit[T]] = field(default_factory=list)
 
-    def add(self, hit: Hit[T], pattern: Pattern) -> None:
-        """Add a pattern below this node."""
-        node = self
-        for segment in pattern.segments:
-            if segment is None:
-                node.any = node.any or _PathNode()
-                node = node.any
-            else:
-                node = node.literal.setdefault(segment, _PathNode())
-        (node.rests if pattern.rest else node.ends).append(hit)
-
-    def inherit(self, above: Sequence[Hit[T]]) -> None:
-        """Give this node and those below it the hits of what ended with "*" above."""
-        self.rests = _first([*above, *self.rests])
-        self.ends = _first([*self.rests, *self.ends])
-        for node in (*self.literal.values(), *([self.any] if self.any else ())):
-            node.inherit(self.rests)
-
 
 class Matcher(Generic[T]):
     """Patterns and what they lead to, compiled once. No method changes it."""
@@ -138,8 +115,8 @@ class Matcher(Generic[T]):
     __slots__ = ("_depth", "_others", "_roots")
 
     def __init__(self, targets: Iterable[tuple[T, Sequence[Pattern]]]) -> None:
-        hits = [
-            (Hit(order, position, target, pattern.names), pattern)
+        hits: list[tuple[Hit[T], Pattern]] = [
+            ((order, position, target, pattern.names), pattern)
             for order, (target, patterns) in enumerate(targets)
             for position, pattern in enumerate(patterns)
         ]
@@ -150,84 +127,46 @@ class Matcher(Generic[T]):
 
     def find(self, method: str, path: str, root: str = "") -> "Found[T]":
         """Return the targets that match, each with the path parameters of its first pattern that does."""
-        tree = self._roots.get(method) or self._roots.get(method.upper(), self._others)
-        if not root and not is_odd(path):
-            segments = self._segments(path)
-            return _found(_walk(tree, segments), segments)
         found: dict[int, tuple[T, Mapping[str, str]]] = {}
-        for each in readings(path, root):
-            segments = self._segments(each)
-            hits = _walk(tree, segments)
-            for hit, answer in zip(hits, _found(hits, segments), strict=True):
-                found.setdefault(hit.order, answer)
+        for each in readings(path, root) if root or is_odd(path) else (path,):
+            for order, target, parameters in self.read(method, each):
+                found.setdefault(order, (target, parameters))
         return tuple([found[order] for order in sorted(found)])
 
-    def read(self, method: str, path: str) -> "Found[T]":
-        """Return what `find` returns, of this reading of the path alone."""
-        segments = self._segments(path)
-        return _found(_walk(self._roots.get(method, self._others), segments), segments)
-
-    def _segments(self, path: str) -> Sequence[str]:
-        """Return what stands between the slashes. The rest of a path that is longer than any pattern is one piece."""
+    def read(self, method: str, path: str) -> Iterator[tuple[int, T, Mapping[str, str]]]:
+        """Yield the targets of all patterns that match this reading of a path, each with its place and parameters."""
+        root = self._roots.get(method) or self._roots.get(method.upper(), self._others)
         text = path.strip("/")
-        return text.split("/", self._depth) if text else ()
+        segments = text.split("/", self._depth) if text else []  # the rest of a path longer than any pattern is one
+        nodes, hits = [root], [*root.rests]
+        for segment in segments:
+            name = segment.lower()
+            ways = [way for node in nodes for way in (node.literal.get(name), segment and node.any) if way]
+            for node in (nodes := ways):
+                hits += node.rests
+        for node in nodes:
+            hits += node.ends
+        for order, _, target, names in sorted(hits, key=_order):
+            yield order, target, MappingProxyType({name: segments[i] for name, i in names}) if names else NOTHING
 
 
-def _found(hits: Sequence[Hit[T]], segments: Sequence[str]) -> "Found[T]":
-    """Return the targets, each with its path parameters."""
-    return tuple(
-        [
-            (target, MappingProxyType({name: segments[i] for name, i in names}) if names else NOTHING)
-            for _, _, target, names in hits
-        ]
-    )
-
-
-def _walk(root: _PathNode[T], segments: Sequence[str]) -> Sequence[Hit[T]]:
-    """Return the hits for a path, one for each target, in order."""
-    node = root
-    for at, segment in enumerate(segments):
-        following = node.literal.get(segment) or node.literal.get(segment.lower())
-        if node.any is not None and segment:
-            if following is not None:
-                return _first(chain.from_iterable(_branches(node, segments, at)))
-            following = node.any
-        if following is None:
-            return node.rests
-        node = following
-    return node.ends
-
-
-def _branches(node: _PathNode[T], segments: Sequence[str], at: int) -> Iterable[Sequence[Hit[T]]]:
-    """Return the hits of each way to go on, where there are several."""
-    waiting = [(node, at)]
-    while waiting:
-        node, at = waiting.pop()
-        if at == len(segments):
-            yield node.ends
-            continue
-        ways = (node.literal.get(segments[at].lower()), node.any if segments[at] else None)
-        following = [(way, at + 1) for way in ways if way is not None]
-        if not following:
-            yield node.rests
-        waiting += following
-
-
-def _first(hits: Iterable[Hit[T]]) -> list[Hit[T]]:
-    """Return the hit of the first pattern of each target, in the order of the targets."""
-    found: dict[int, Hit[T]] = {}
-    for hit in sorted(hits, key=lambda hit: hit[:2]):
-        found.setdefault(hit.order, hit)
-    return list(found.values())
+_order = itemgetter(0, 1)
 
 
 def _tree(hits: Iterable[tuple[Hit[T], Pattern]], method: str | None) -> _PathNode[T]:
     """Return the tree of the patterns that are for a method; None: one that no pattern names."""
     root: _PathNode[T] = _PathNode()
     for hit, pattern in hits:
-        if pattern.takes(method):
-            root.add(hit, pattern)
-    root.inherit(())
+        if not pattern.takes(method):
+            continue
+        node = root
+        for segment in pattern.segments:
+            if segment is None:
+                node.any = node.any or _PathNode()
+                node = node.any
+            else:
+                node = node.literal.setdefault(segment, _PathNode())
+        (node.rests if pattern.rest else node.ends).append(hit)
     return root
 
 
