@@ -83,6 +83,7 @@ class MultiplexedConnection(asyncio.Protocol):
         await asyncio.shield(self._lost)
 
     def data_received(self, data: bytes) -> None:
+        is_settled = False
         try:
             self._feed(data)
             while (reply := self._next_reply()) is not NOTHING:
@@ -92,8 +93,10 @@ class MultiplexedConnection(asyncio.Protocol):
                     answer.set_exception(reply)
                 else:
                     answer.set_result(reply)
+                is_settled = True  # who hears it may be interrupted, and the next reply is the next one's all the same
                 if answer.hear is not None:
                     answer.hear(answer)
+                is_settled = False
             if not self.is_open:
                 self.retire()
         except RedisError as error:  # these bytes are no reply
@@ -101,7 +104,10 @@ class MultiplexedConnection(asyncio.Protocol):
         except IndexError:
             self._abort(InvalidResponse("a reply without a command"))
         except BaseException:
-            self._abort()
+            if is_settled:
+                self._loop.call_soon(self.data_received, b"")
+            else:
+                self._abort()
             raise
 
     def connection_lost(self, exc: Exception | None) -> None:

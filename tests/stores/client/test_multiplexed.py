@@ -286,6 +286,26 @@ async def test_a_signal_amid_the_news_that_a_connection_ended_keeps_it_from_no_o
         assert pipe._lost.done()
 
 
+async def test_a_signal_amid_the_hearing_of_a_reply_ends_the_connection_of_no_other_caller(
+    valkey: Server, prefix: str
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async with opened_for_tasks(valkey.url, prefix) as store:
+        await store.peek("k", HUNDRED)
+        line: Any = store._transport
+        pipe, line._multiplexed = line._multiplexed, None
+        pipe._transport.set_protocol(asyncio.Protocol())  # what is received is said here
+        answers = [pipe.send(command(("PING",))) for _ in range(3)]
+        answers[0].hear = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            pipe.data_received(b"+one\r\n+two\r\n+three\r\n")
+        assert pipe.is_open
+        assert await asyncio.gather(*answers) == [b"one", b"two", b"three"]
+        pipe._transport.abort()
+
+
 async def test_a_connection_that_ends_fails_all_waiting_calls_and_is_replaced(prefix: str) -> None:
     with node(valkey_binary()) as one:
         async with opened_for_tasks(f"{one.url}?client_name={prefix}", prefix) as store:
