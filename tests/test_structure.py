@@ -18,7 +18,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_410,
+    "lines": 47_416,
     "functions": 3_429,
     "files": 305,
     "classes of one name": 9,

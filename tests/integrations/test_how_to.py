@@ -93,6 +93,10 @@ def test_the_examples_of_a_module_run(name: str) -> None:
 
 # What the database says of a customer's plan holds in every process that runs
 PLANS_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "plans.md"
+PATIENT = """
+from batchlimit.integrations import source
+source.DEADLINE = 30.0
+"""
 SERVE = """
 import sys
 from fastapi.testclient import TestClient
@@ -115,7 +119,7 @@ class Worker:
             .replace("redis://localhost:6379/0", url)
         )
         pipe = subprocess.PIPE
-        command = [sys.executable, "-c", code + SERVE]
+        command = [sys.executable, "-c", PATIENT + code + SERVE]
         self.process = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, text=True)
 
     def ask(self, user: str) -> str:
