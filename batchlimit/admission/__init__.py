@@ -10,7 +10,7 @@ Promises:
 3. A call that ends in any way gives its permit back: by a refusal, a timeout, a cancellation or an error of a signal
    handler. An error during the charge itself may lose the tokens of this call; no token is ever made.
 
-`attempt` is the way of one call: it asks both limiters without waiting. Then it waits for what is short, holding
+`BaseAdmission` has the way of one call: it asks both limiters without waiting. Then it waits for what is short, holding
 nothing, and asks for the other one without waiting. It goes on like this until it has both, or its time is over.
 Threads call what its steps yield, and tasks await it.
 """

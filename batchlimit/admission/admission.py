@@ -1,28 +1,15 @@
 """Tokens and a permit at once, for threads and for asyncio."""
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
-from functools import partial
+from collections.abc import Generator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from batchlimit.admission.permit import (
-    ASYNC,
-    THREADED,
-    Names,
-    Rate,
-    acquirer,
-    attempt,
-    check_kind,
-    costs_of,
-    rank_of,
-    refunds,
-)
+from batchlimit.admission.permit import ASYNC, THREADED, BaseAdmission, Names, Rate, check_kind
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.base.setting import of_kind
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.base.unique import Unique
-from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncConcurrencyLimiter, AsyncPermit
 from batchlimit.concurrency.keyed.limiter import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits
@@ -37,7 +24,7 @@ P = TypeVar("P", bound="Permit | Permits | SharedPermit")
 A = TypeVar("A", bound="AsyncPermit | AsyncPermits | AsyncSharedPermit")
 
 
-class Admission(Generic[P]):
+class Admission(BaseAdmission, Generic[P]):
     """Admits calls that need tokens and a permit at once: both or none.
 
     It never holds a permit while it waits for tokens, nor tokens while it waits for a permit. Both limiters may serve
@@ -81,10 +68,7 @@ class Admission(Generic[P]):
     def __init__(self, rates: RateLimiter, concurrency: Any) -> None:
         of_kind("rates", rates, RateLimiter, "of RateLimiter")
         check_kind("concurrency", concurrency, THREADED)
-        self._rates, self._concurrency = rates, concurrency
-
-    def __repr__(self) -> str:
-        return f"<Admission by {self._rates!r} and {self._concurrency!r}>"
+        super().__init__(rates, concurrency)
 
     def admit(
         self, rate: Rate, concurrency: Names = "", *, cost: int = 1, timeout: float | None = None, **options: Any
@@ -112,12 +96,11 @@ class Admission(Generic[P]):
             LimiterClosed: One of the limiters was closed.
             TypeError, ValueError: An argument cannot work.
         """
-        asks = acquirer(self._concurrency, concurrency, options)
-        steps: Steps[P] = attempt(self._rates, costs_of(rate, cost), asks, self._refund, timeout, rank_of(options))
+        steps: Steps[P] = self._steps(rate, concurrency, cost, timeout, options)
         return run(steps)
 
     def _refund(self, costs: Mapping[str, int]) -> None:
-        run(refunds(self._rates, costs))
+        run(self._refunding(costs))
 
 
 class AsyncAdmitted(Unique, Generic[A]):
@@ -136,11 +119,11 @@ class AsyncAdmitted(Unique, Generic[A]):
         1
     """
 
-    __slots__ = ("_begin", "_permit")
+    __slots__ = ("_permit", "_steps")
     _instead = "enter where it was made"
 
-    def __init__(self, begin: Callable[[], Steps[A]]) -> None:
-        self._begin = begin
+    def __init__(self, steps: Steps[A]) -> None:
+        self._steps = steps
         self._permit: A | None = None
 
     def __repr__(self) -> str:
@@ -152,7 +135,7 @@ class AsyncAdmitted(Unique, Generic[A]):
     async def _enter(self) -> A:
         if self._permit is not None:
             raise RuntimeError(f"{self!r} was entered before")
-        self._permit = permit = await drive(self._begin())
+        self._permit = permit = await drive(self._steps)
         return permit
 
     async def __aenter__(self) -> A:
@@ -167,7 +150,7 @@ class AsyncAdmitted(Unique, Generic[A]):
         await self._permit.__aexit__(kind, error, trace)
 
 
-class AsyncAdmission(Generic[A]):
+class AsyncAdmission(BaseAdmission, Generic[A]):
     """Admits calls that need tokens and a permit at once, for asyncio: both or none, as Admission does.
 
     Args:
@@ -209,11 +192,8 @@ class AsyncAdmission(Generic[A]):
     def __init__(self, rates: AsyncRateLimiter, concurrency: Any) -> None:
         of_kind("rates", rates, AsyncRateLimiter, "of AsyncRateLimiter")
         check_kind("concurrency", concurrency, ASYNC)
-        self._rates, self._concurrency = rates, concurrency
+        super().__init__(rates, concurrency)
         self._refunds: set[asyncio.Task[None]] = set()
-
-    def __repr__(self) -> str:
-        return f"<AsyncAdmission by {self._rates!r} and {self._concurrency!r}>"
 
     def admit(
         self, rate: Rate, concurrency: Names = "", *, cost: int = 1, timeout: float | None = None, **options: Any
@@ -231,19 +211,17 @@ class AsyncAdmission(Generic[A]):
         Raises:
             TypeError, ValueError: An argument cannot work.
         """
-        asks, costs = acquirer(self._concurrency, concurrency, options), costs_of(rate, cost)
-        patience(timeout)
-        return AsyncAdmitted(partial(attempt, self._rates, costs, asks, self._refund, timeout, rank_of(options)))
+        return AsyncAdmitted(self._steps(rate, concurrency, cost, timeout, options))
 
     def _refund(self, costs: Mapping[str, int]) -> "asyncio.Future[None] | None":
-        """Give tokens back in a task that is not cancelled with the caller; None: its loop has ended."""
+        """Do so in a task that is not cancelled with the caller; None: its loop has ended."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError as error:
             for key, tokens in costs.items():
                 not_refunded(key, tokens, error)
             return None
-        task = loop.create_task(drive(refunds(self._rates, costs)))
+        task = loop.create_task(drive(self._refunding(costs)))
         self._refunds.add(task)
         task.add_done_callback(self._refunds.discard)
         return asyncio.shield(task)

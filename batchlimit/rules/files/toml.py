@@ -37,34 +37,28 @@ class _Scan:
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
-        self._table: Path = ()
-        self._counts: dict[Path, int] = {}
         self.keys: dict[Path, int] = {}
         self.values: dict[Path, int] = {}
+        counts: dict[Path, int] = {}
+        table: Path = ()
         while self._more():
-            if self._skip("[["):
-                self._header(array=True)
-            elif self._skip("["):
-                self._header(array=False)
-            else:
-                self._pair(self._table)
+            if not self._skip("["):
+                self._pair(table)
+                continue
+            is_array, table = self._skip("["), ()
+            self._more()
+            start = self._at
+            for part in self._key():  # below an array of tables it means the last of them
+                table = (*table, counts[table], part) if table in counts else (*table, part)
+            if is_array:
+                counts[table] = counts.get(table, -1) + 1
+                self.keys.setdefault(table, start)
+                table = (*table, counts[table])
+            self._skip("]]" if is_array else "]")
+            self.keys[table] = self.values[table] = start
 
-    def _header(self, *, array: bool) -> None:
-        self._more()
+    def _pair(self, path: Path) -> None:
         start = self._at
-        path: Path = ()
-        for part in self._key():  # below an array of tables it means the last of them
-            path = (*path, self._counts[path], part) if path in self._counts else (*path, part)
-        if array:
-            number = self._counts[path] = self._counts.get(path, -1) + 1
-            self.keys.setdefault(path, start)
-            path = (*path, number)
-        self._skip("]]" if array else "]")
-        self.keys[path] = self.values[path] = start
-        self._table = path
-
-    def _pair(self, table: Path) -> None:
-        start, path = self._at, table
         for part in self._key():
             path = (*path, part)
             self.keys.setdefault(path, start)
@@ -76,21 +70,15 @@ class _Scan:
         """Walk over a dotted key, and yield its parts."""
         while True:
             self._more()
-            if string := _STRING.match(self._text, self._at):
-                yield str(tomllib.loads(f"key = {string[0]}")["key"])
-            else:
-                string = _BARE.match(self._text, self._at)
-                assert string is not None
-                yield string[0]
-            self._at = string.end()
+            part = self._take(_STRING, _BARE)
+            yield str(tomllib.loads(f"key = {part}")["key"]) if part[0] in "\"'" else part
             self._more()
             if not self._skip("."):
                 return
 
     def _value(self, path: Path) -> None:
-        self.values[path] = self._at
+        self.values[path], number = self._at, 0
         if self._skip("["):
-            number = 0
             while self._more() and not self._skip("]"):
                 self._value((*path, number))
                 number += 1
@@ -102,9 +90,7 @@ class _Scan:
                 self._more()
                 self._skip(",")
         else:
-            found = _STRING.match(self._text, self._at) or _SCALAR.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
+            self._take(_STRING, _SCALAR)
 
     def _skip(self, mark: str) -> bool:
         if not self._text.startswith(mark, self._at):
@@ -114,7 +100,11 @@ class _Scan:
 
     def _more(self) -> bool:
         """Skip white space and comments, and tell whether anything is left."""
-        found = _SPACE.match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
+        self._take(_SPACE)
         return self._at < len(self._text)
+
+    def _take(self, *forms: re.Pattern[str]) -> str:
+        """Walk over what has one of these forms, and return it."""
+        found = next(filter(None, (form.match(self._text, self._at) for form in forms)))
+        self._at = found.end()
+        return found[0]
