@@ -6,14 +6,14 @@ import weakref
 from collections.abc import Iterable
 from os import PathLike, fspath
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from batchlimit.base.forks import Forkables
 from batchlimit.base.patterns import by_name
 from batchlimit.base.setting import between
 from batchlimit.base.unique import Unique
 from batchlimit.events import log_event
-from batchlimit.quota.overrides.code import CodeLimits, Follower, Reviewer
+from batchlimit.quota.overrides.code import CodeFile, CodeLimits
 from batchlimit.rules.files.loader import Functions, Loader, decoded, format_of, opened
 from batchlimit.rules.rule import Rule, RulesError
 from batchlimit.rules.rules import Rules
@@ -30,7 +30,7 @@ class FileContents(NamedTuple):
     limits: CodeLimits  # those of keys, the keys of rules among them
 
 
-class RuleFile(Unique):
+class RuleFile(Unique, CodeFile):
     r"""Limits for a limiter, and rules for web applications, from a file in TOML or YAML.
 
     Pass it to limiters in place of quotas, and to middlewares in place of rules. With `watch` all of them go by the
@@ -82,7 +82,7 @@ class RuleFile(Unique):
         self._path, self._watch, self._functions = fspath(path), watch, functions
         self._interval = between("interval (seconds)", interval, 0.0, 86_400.0, "(]")  # a day at most
         self._identities = None if identities is None else tuple(identities)
-        self._followers: list[tuple[int, weakref.ref[Follower]]] = []
+        self._followers: list[tuple[int, weakref.ref[Any]]] = []
         self._closed = False
         self._is_told = True  # all followers heard of what the file says
         self.failures, self.problem = 0, ""
@@ -107,7 +107,7 @@ class RuleFile(Unique):
         """The limits of keys that it says, those of its rules among them."""
         return self.said.limits
 
-    def lead(self, follower: Follower, *, last: bool = False) -> None:
+    def lead(self, follower: Any, *, last: bool = False) -> None:
         """Have a follower obey what the file says, now and each time that it changes.
 
         Args:
@@ -177,14 +177,14 @@ class RuleFile(Unique):
         with self._lock:
             followers = self._living
             for each in followers:
-                if isinstance(each, Reviewer):
+                if hasattr(each, "review"):
                     each.review(said)
             self._data, self.said, self.problem, self._is_told = data, said, "", False
         log_event("rules.reloaded", "%s has changed, and is obeyed from now on", self._path, path=self._path)
         self._tell(followers)
         return True
 
-    def _tell(self, followers: list[Follower]) -> None:
+    def _tell(self, followers: list[Any]) -> None:
         for each in followers:
             try:
                 each.obey(self.said)
@@ -195,7 +195,7 @@ class RuleFile(Unique):
         self._is_told = True
 
     @property
-    def _living(self) -> list[Follower]:
+    def _living(self) -> list[Any]:
         return [found for _, each in self._followers if (found := each()) is not None]
 
     def _read(self) -> tuple[_Seen, bytes]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from batchlimit.base.patterns import by_name
 from batchlimit.base.redaction import shown
@@ -36,33 +36,23 @@ class CodeLimits(NamedTuple):
     revision: int | None = None  # its number; None: that of the limiter
 
 
-class Follower(Protocol):
-    """Something that goes by a file: a limiter, which can go by all that a file may say, or a Reviewer."""
+class CodeFile:
+    """A file of limits; rules/file.py has the one that there is.
 
-    def obey(self, said: object) -> None:
-        """Go by it."""
-
-
-@runtime_checkable
-class Reviewer(Follower, Protocol):
-    """The rules before a web application."""
-
-    def review(self, said: object) -> None:
-        """Raise ValueError if it cannot go by what a file says now; then nobody does."""
-
-
-@runtime_checkable
-class CodeFile(Protocol):
-    """A file of limits; see rules/file.py."""
+    What goes by it has a method `obey`, which gets what it says. Rules before a web application have a `review` too,
+    which raises ValueError for what they cannot go by; then nobody does.
+    """
 
     failures: int  # how often it was refused
 
     @property
     def limits(self) -> CodeLimits:
-        """What it says."""
+        """What it says of keys."""
+        raise NotImplementedError
 
-    def lead(self, follower: Follower) -> None:
+    def lead(self, follower: Any) -> None:
         """Tell a follower what the file says, now and each time that it changes."""
+        raise NotImplementedError
 
 
 CodeSource = QuotaSource | CodeFile
