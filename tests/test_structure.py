@@ -18,8 +18,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_416,
-    "functions": 3_429,
+    "lines": 47_360,
+    "functions": 3_422,
     "files": 305,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

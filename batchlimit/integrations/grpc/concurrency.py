@@ -121,15 +121,13 @@ class ConcurrencyInterceptor(
 
     def _served(self, found: serving.Handler, permit_of: Callable[[Any], Any], may_end: bool) -> serving.Handler:
         """Return a handler that serves a call under the permit that a worker gets, which `may_end` it early."""
-        permit: Any = None
 
         def begin(context: Any) -> serving.CallEnd:
-            nonlocal permit
             permit = permit_of(context)
             HELD.set(permit)
-            return serving.CallEnd(context, serving.completing(permit, self._outcome))
+            return serving.CallEnd(context, serving.completing(permit, self._outcome), permit if may_end else None)
 
-        return serving.served(found, begin, serving.ending_early(found, lambda: permit) if may_end else None)
+        return serving.served(found, begin, blocks=may_end)
 
 
 class AsyncConcurrencyInterceptor(

@@ -68,17 +68,14 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
             outcome = run_steps(_admitted(self._front, handler_call_details.method, context, context.is_active()))
             return serving.CallEnd(context, _charging(self._front, outcome, context))
 
-        def run(requests: Any, context: Any) -> Any:
-            return serving.function_of(handler)(self._limited(requests, context, outcome), context)
+        def limited(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+            for message in messages:
+                if (refused := self._front.refused_message(outcome.request)) is not None:
+                    refused_by_rules(refused).end(context)
+                yield message
 
         limits = self._front.of_messages is not None and handler.request_streaming
-        return serving.served(handler, begin, run if limits else None)
-
-    def _limited(self, messages: Iterator[Any], context: Any, outcome: Outcome) -> Iterator[Any]:
-        for message in messages:
-            if (refused := self._front.refused_message(outcome.request)) is not None:
-                refused_by_rules(refused).end(context)
-            yield message
+        return serving.served(handler, begin, limited if limits else None)
 
 
 class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any]], grpc.aio.ServerInterceptor):

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Self, TypeAlias
 
@@ -30,13 +30,31 @@ _ARRIVAL_S = 0.005
 
 
 class CallEnd:
-    """Tells how a call ended, as its client saw it."""
+    """Tells how a call ended, as its client saw it. A `permit` that is lost or shed ends it: see `check_permit`."""
 
-    __slots__ = ("_context", "_ended", "_given", "sent")
+    __slots__ = ("_context", "_ended", "_given", "permit", "sent")
 
-    def __init__(self, context: Any, ended: Ended) -> None:
-        self._context, self._ended, self.sent = context, ended, 0
+    def __init__(self, context: Any, ended: Ended, permit: Any = None) -> None:
+        self._context, self._ended, self.permit, self.sent = context, ended, permit, 0
         self._given = context.time_remaining()
+
+    def checked(self, messages: Iterator[Any]) -> Iterator[Any]:
+        """Yield messages; look at the permit before each."""
+        for message in messages:
+            self.permit.check()
+            yield message
+
+    def fail(self, error: BaseException, *, gone: bool) -> None:
+        """Tell of an error that ended the call; refuse the call, which raises, if its permit is the reason."""
+        permit = self.permit
+        try:
+            if permit is not None and isinstance(error, ConcurrencyLimited | PermitLost):
+                is_shared, why = isinstance(permit, SharedPermit), getattr(error, "reason", "")
+                if permit.lost if is_shared else permit.shed and why == "shed":
+                    give_back(permit)
+                    refused_by_limiter(error).end(self._context)
+        finally:
+            self.tell(error, gone=gone)
 
     def tell(self, error: BaseException | None, *, gone: bool) -> None:
         """Tell of the end, and what error ended it; `gone`: the client waits no longer."""
@@ -77,50 +95,52 @@ def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callabl
     return make(serve, reads, handler.response_serializer)
 
 
-def served(handler: Handler, begin: Callable[[Any], CallEnd], run: Any = None) -> Handler:
+def served(handler: Handler, begin: Callable[[Any], CallEnd], limited: Any = None, *, blocks: bool = False) -> Handler:
     """Return the handler to give to grpcio for a call; `begin` returns its CallEnd, or refuses it by an exception.
 
-    grpcio is to believe that requests stream: it then runs a handler whose client left before a worker took the call.
-    Else it would silently drop that, and nobody would learn of the end.
+    `limited` gets streamed requests and the context, and returns the requests. grpcio is to believe that requests
+    stream: it then runs a handler whose client left before a worker took the call. Else it would silently drop that,
+    and nobody would learn of the end.
     """
-    function = function_of(handler)
-    answered, read = run or function, handler.request_deserializer
+    function, read = function_of(handler), handler.request_deserializer
 
-    def respond(requests: Iterator[Any], context: Any, *callback: Any) -> Any:
+    def respond(end: CallEnd, requests: Iterator[Any], context: Any, *callback: Any) -> Any:
         if handler.request_streaming:
-            return answered(requests, context, *callback)
+            if limited:
+                requests = limited(requests, context)
+            return function(end.checked(requests) if end.permit else requests, context, *callback)
         for request in requests:  # grpcio raises here if the client has disconnected
             try:
                 only = request if read is None else read(request)
             except Exception as error:  # noqa: BLE001  it is the client's, or the application's
                 log_event("web.unreadable", "a request cannot be read", error=error)
                 return context.abort(grpc.StatusCode.INTERNAL, "The request cannot be read!")
-            return answered(only, context, *callback)
+            return function(only, context, *callback)
         return context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
 
     def unary(requests: Iterator[Any], context: Any) -> Any:
-        end, error = begin(context), None
+        end = begin(context)
         try:
-            response = respond(requests, context)
+            response = respond(end, requests, context)
             end.sent = 1
-            return response
-        except BaseException as raised:
-            error = raised
+        except BaseException as error:
+            end.fail(error, gone=not context.is_active())
             raise
-        finally:
-            end.tell(error, gone=not context.is_active())
+        end.tell(None, gone=not context.is_active())
+        return response
 
     def stream(requests: Iterator[Any], context: Any, *callback: Any) -> Iterator[Any] | None:
         end = begin(context)
         if not callback:  # where there is one, the handler returns at once, and keeps no worker
-            return _Responses(lambda: respond(requests, context), context, end)
+            return _Responses(lambda: respond(end, requests, context), context, end)
         if not context.add_callback(lambda: end.tell(None, gone=True)):
             end.tell(None, gone=True)
-        respond(requests, context, *callback)
+        respond(end, requests, context, *callback)
         return None
 
     serve: Any = stream if handler.response_streaming else unary
-    if run is None and getattr(function, "experimental_non_blocking", False):  # as that of health checks
+    is_pooled = getattr(function, "experimental_non_blocking", False)  # as that of health checks
+    if is_pooled and not limited and not blocks:
         serve.experimental_non_blocking = True
         serve.experimental_thread_pool = getattr(function, "experimental_thread_pool", None)
     # A single request is deserialized here. If grpcio cannot read a request of a stream, it answers twice, and the
@@ -145,18 +165,24 @@ class _Responses:
         return self
 
     def __next__(self) -> Any:
-        self._busy = True
+        self._busy, end = True, self._end
         try:
             if self._responses is None:
-                self._responses = iter(self._start())
+                if end.permit is not None:  # grpcio gives each call a context of its own only since some version
+                    HELD.set(end.permit)
+                responses = iter(self._start())
+                self._responses = end.checked(responses) if end.permit else responses
             response = next(self._responses)
-        except BaseException as error:
-            self._end.tell(None if isinstance(error, StopIteration) else error, gone=self._gone)
+        except StopIteration:
+            end.tell(None, gone=self._gone)
             raise
-        self._end.sent += 1
+        except BaseException as error:
+            end.fail(error, gone=self._gone)
+            raise
+        end.sent += 1
         self._busy = False
         if self._gone:
-            self._end.tell(None, gone=True)
+            end.tell(None, gone=True)
         return response
 
     def _leave(self) -> None:
@@ -164,38 +190,6 @@ class _Responses:
         self._gone = True
         if not self._busy:
             self._end.tell(None, gone=True)
-
-
-def ending_early(handler: Handler, permit_of: Callable[[], Any]) -> Callable[[Any, Any], Any]:
-    """Return what serves a call, and ends it where `check_permit` or a stream finds its permit lost or shed."""
-    run = function_of(handler)
-
-    def checked(each: Iterator[Any]) -> Iterator[Any]:
-        for one in each:
-            permit_of().check()
-            yield one
-
-    def unary(request: Any, context: Any) -> Any:
-        with _ended_by(permit_of(), context):
-            return run(checked(request) if handler.request_streaming else request, context)
-
-    def stream(request: Any, context: Any) -> Iterator[Any]:
-        with _ended_by(permit_of(), context):
-            yield from checked(run(checked(request) if handler.request_streaming else request, context))
-
-    return stream if handler.response_streaming else unary
-
-
-@contextmanager
-def _ended_by(permit: Any, context: Any) -> Iterator[None]:
-    HELD.set(permit)  # here, because grpcio gives each call a context of its own only since some version
-    try:
-        yield
-    except (ConcurrencyLimited, PermitLost) as error:
-        if permit.lost if isinstance(permit, SharedPermit) else permit.shed and getattr(error, "reason", "") == "shed":
-            give_back(permit)
-            refused_by_limiter(error).end(context)
-        raise
 
 
 @lru_cache
