@@ -1,8 +1,8 @@
 """Several keys at once for a task; those of which nothing is known are asked for at the same time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from batchlimit.aio.registry import Registry
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.keyspace.several import SeveralKeys
 from batchlimit.quota.key import Costs
@@ -13,7 +13,7 @@ from batchlimit.reservoir.waiter import Refuse, Retired
 class AsyncAcquireAll(SeveralKeys[WaitingTask]):
     """See SeveralKeys."""
 
-    def __init__(self, costs: Costs, registry: Registry, priority: int, came: Mapping[str, int]) -> None:
+    def __init__(self, costs: Costs, registry: Any, priority: int, came: Mapping[str, int]) -> None:
         super().__init__(costs, registry, registry.entry, priority, came)
 
     def _begin(self, keys: Sequence[str], patience: float) -> None:

@@ -9,7 +9,6 @@ from typing import overload
 import redis.asyncio
 
 from batchlimit.aio import store_calls
-from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
 from batchlimit.aio.key_entry import KeyEntry
@@ -20,7 +19,7 @@ from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace import asking
+from batchlimit.keyspace import asking, several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.keyspace.reservation import OnError, estimated, fitting
@@ -181,10 +180,7 @@ class AsyncRateLimiter(
             ((key, cost),) = costs.items()
             await self._acquire(key, cost, until, priority)
             return
-        came: dict[str, int] = {}
-        told = await self._registry.spends.all(costs, came)
-        if told is None or not all(told.values()):
-            await drive(AsyncAcquireAll(costs, self._registry, priority, came).acquire(until))
+        await drive(several.acquire_all(self._registry, costs, until, priority))
 
     async def decide_all(self, costs: Costs) -> dict[str, Decision]:
         registry = self._registry
@@ -193,9 +189,7 @@ class AsyncRateLimiter(
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: await self._decide(key, cost)}
-        if (known := await self._registry.spends.all(costs, {})) is not None:
-            return known
-        return await drive(AsyncAcquireAll(costs, self._registry, 1, {}).decide())
+        return await drive(several.decide_all(registry, costs))
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         registry = self._registry

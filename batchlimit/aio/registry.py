@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from batchlimit.aio import store_calls
+from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import FileFollower, Home
@@ -53,7 +54,7 @@ class Registry(BaseRegistry):
     """
 
     _lives: type[Home] = Home
-    calls = store_calls
+    calls, several = store_calls, AsyncAcquireAll
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]

@@ -15,14 +15,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from batchlimit.aio import store_calls
-from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
-from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.base_registry import CLOSED
-from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, longest, of_each
+from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
@@ -67,39 +65,15 @@ class Spends:
             return None
         if (outcome := await self._spend([spend])) is not None and spend.spent.is_charged:
             return spend
-        return await self._in_vain(spend, outcome, until, priority, joins=True)
+        return await self.in_vain(spend, outcome, until, priority, joins=True)
 
-    async def all(self, costs: Any, came: dict[str, int]) -> dict[str, Decision] | None:
-        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide.
-
-        `came` gets the numbers of spends in vain, by key.
-        """
-        registry, told = self._registry, None
-        registry.settle_in()  # first: the keys in use may be those of another loop
-        if (charged := registry.memory.charge_hot(costs)) is None:
-            return None
-        try:
-            told = await self.cold(charged.cold, came)
-        finally:
-            settled = registry.memory.settle(charged, told, registry.refund_all)
-        return settled
-
-    async def cold(self, costs: Mapping[str, int], came: dict[str, int]) -> dict[str, Decision] | None:
-        """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
-        if self._registry.closed or not (self._store.spends if len(costs) == 1 else self._store.spends_together):
-            return None
-        if (begun := self._spending.begin({check_key(key): cost for key, cost in costs.items()})) is None:
-            if self._waiting and any(map(self._spending.is_asked, costs)):
-                self._flush()  # who came before asks before
-            return None
-        if is_charged(outcome := await self._spend(begun)):
-            return {each.key: each.decision() for each in begun}
-        came.update((each.key, each.number) for each in begun)
-        if not isinstance(outcome, tuple):
-            return None
-        short = longest(begun)
-        settled = await self._in_vain(short, outcome, NO_WAIT)
-        return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
+    async def spend(self, costs: Mapping[str, int]) -> tuple[Sequence[KeySpend], Outcome]:
+        """Spend at checked keys; return what came of it, which is nothing where a key needs its entry."""
+        if (begun := self._spending.begin(costs)) is not None:
+            return begun, await self._spend(begun)
+        if self._waiting and any(map(self._spending.is_asked, costs)):
+            self._flush()  # who came before asks before
+        return (), None
 
     async def _spend(self, begun: Sequence[KeySpend]) -> Outcome:
         """Ask the store, at once if the last caller came alone and has its answer; return what it says."""
@@ -207,7 +181,7 @@ class Spends:
             with contextlib.suppress(LimiterClosed):
                 self._registry.refund_all({each.key: each.message.cost for each in begun})
 
-    async def _in_vain(
+    async def in_vain(
         self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1, *, joins: bool = False
     ) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend.

@@ -9,8 +9,8 @@ from batchlimit.base.steps import Steps
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import log_event
 from batchlimit.keyspace.census import Census
-from batchlimit.keyspace.from_memory import FromMemory
 from batchlimit.keyspace.keyspace import Keyspace
+from batchlimit.keyspace.several import FromMemory
 from batchlimit.quota.failure_policy import warn_if_uncounted
 from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.overrides.known import OverridesCache

@@ -6,13 +6,17 @@ Then no token is left here after the answer, and only a snapshot is kept.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 from weakref import ref
 
 from batchlimit.base.decision import Decision
+from batchlimit.base.steps import Steps
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.quota.key import check_key
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.bucket_view import KeySnapshot, binding_of, pack
@@ -100,3 +104,24 @@ def longest(begun: Sequence[KeySpend]) -> KeySpend:
 
 Settled = AdmissionResult | KeySpend
 """How one call was settled: by an entry, or by a spend."""
+
+
+def spend_together(registry: Any, costs: Mapping[str, int], came: dict[str, int]) -> Steps[dict[str, Decision] | None]:
+    """Charge keys of which none is in use by one spend, or none; return what to tell. None: by their entries.
+
+    `came` gets the numbers of spends in vain, by key. A task awaits what is yielded.
+    """
+    store, spends = registry.store, registry.spends
+    if registry.closed or not (store.spends if len(costs) == 1 else store.spends_together):
+        return None
+    for key in costs:
+        check_key(key)
+    begun, outcome = yield spends.spend(costs)
+    if is_charged(outcome):
+        return {each.key: each.decision() for each in begun}
+    came.update((each.key, each.number) for each in begun)
+    if not isinstance(outcome, tuple):
+        return None
+    short = longest(begun)
+    settled = yield spends.in_vain(short, outcome, NO_WAIT)
+    return None if settled is None or settled.admitted else {short.key: settled.decision(registry.clock())}

@@ -1,20 +1,179 @@
-"""Several keys at once, in either API: all of them are charged, or none."""
+"""Several keys at once, in either API: all of them are charged, or none.
 
+Keys whose tokens are here cost a hit each, and keys that are not in use share one spend. Else a caller takes a place in
+the queue of each key. Threads and tasks take the same steps; other threads come between any two of them.
+"""
+
+import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from operator import length_hint
 from typing import Any, Generic, TypeVar
 
-from batchlimit.base.decision import Decision
+from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.steps import Steps
-from batchlimit.base.waiting import NO_WAIT
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
+from batchlimit.keyspace.key_spend import spend_together
 from batchlimit.quota.key import Costs, check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.reservoir.forecast import Prospect, longest_refusal
+from batchlimit.reservoir.forecast import Prospect, longest_denial, longest_refusal
+from batchlimit.reservoir.tokens import ONE
 from batchlimit.reservoir.waiter import Refuse, half_of
 
 C = TypeVar("C", bound=Any)
 """A tentative place in the queue of one key: a WaitingThread or a WaitingTask."""
+Found = list[tuple[str, Any, int]]
+"""Keys, their entries, and what is to be spent at each."""
+
+
+def acquire_all(registry: Any, costs: Costs, until: float, priority: int) -> Steps[None]:
+    """Wait until all are charged; RateLimited as soon as that cannot be in time."""
+    came: dict[str, int] = {}
+    told = yield from registry.memory.spend(registry, costs, came)
+    if told is None or not all(told.values()):
+        yield from registry.several(costs, registry, priority, came).acquire(until)
+
+
+def decide_all(registry: Any, costs: Costs) -> Steps[dict[str, Decision]]:
+    """Charge all keys now; return the Decision on each, or that on the key that is short if none is charged."""
+    told: dict[str, Decision] | None = yield from registry.memory.spend(registry, costs, {})
+    return told or (yield from registry.several(costs, registry, 1, {}).decide())
+
+
+class FromMemory:
+    """Decides by the entries of one limiter. `refund` takes back what was spent at one of them."""
+
+    __slots__ = ("_clock", "_entries", "_refund")
+
+    def __init__(
+        self, entries: Mapping[str, Any], clock: Callable[[], float], refund: Callable[[Any, int], object]
+    ) -> None:
+        self._entries, self._clock, self._refund = entries, clock, refund
+
+    def take_leased(self, costs: Mapping[str, int]) -> dict[str, Remains] | None:
+        """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
+        entries, now = self._entries, self._clock()
+        found: Found = []  # a call of list[...] takes 200 ns more
+        for key, cost in costs.items():  # as `_charge`, without its calls: each web request comes here
+            if (entry := entries.get(key)) is None or (cost is not ONE and (cost.__class__ is not int or cost < 1)):
+                return None
+            if not entry.tokens.has(cost, now):
+                return None
+            found.append((key, entry, cost))
+        left: dict[str, Remains] = {}
+        ends: list[float] = []
+        until = math.inf
+        for key, entry, cost in found:
+            tokens, state = entry.tokens, entry.reservoir.state
+            if state.lease.borrowed:
+                break
+            end = next(tokens.lock_free, LONG_AGO) if cost is ONE else LONG_AGO
+            if end == LONG_AGO and (end := entry.take(cost)) == LONG_AGO:
+                break
+            ends.append(end)
+            if end < until:
+                until = end
+            view = state.view
+            level, here = view.level, tokens.free + length_hint(tokens.lock_free)  # as Forecast.remaining adds them up
+            left[key] = level + here if level > 0 else here, state.quota, view.binding
+        else:
+            if self._clock() < until:
+                return left
+        self._put_back(found, ends)
+        return None
+
+    def decide(self, costs: Any) -> dict[str, Decision] | None:
+        """Charge all keys by tokens that are here, or refuse the call by memory; None: other rules have to decide."""
+        if costs.__class__ is not dict or self._entries.keys().isdisjoint(costs):
+            return None
+        charged = self._charge(costs, now := self._clock())
+        return self._denied(costs, now) if charged is None else _told(charged[0], now)
+
+    def spend(self, registry: Any, costs: Any, came: dict[str, int]) -> Steps[dict[str, Decision] | None]:
+        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide.
+
+        `came` gets the numbers of spends in vain, by key.
+        """
+        registry.settle_in()  # first: the keys in use may be those of another loop, or of the process before a fork
+        entries = self._entries
+        if costs.__class__ is not dict or not (cold := {key: costs[key] for key in costs if key not in entries}):
+            return None
+        if len(cold) == len(costs):  # as where each request is another user
+            return (yield from spend_together(registry, cold, came))
+        hot = {key: costs[key] for key in costs if key not in cold}
+        if (charged := self._charge(hot, self._clock())) is None:
+            return None
+        told: dict[str, Decision] | None = None
+        try:
+            told = yield from spend_together(registry, cold, came)
+        finally:
+            if not told or not all(told.values()):
+                self._put_back(*charged)
+        if not told or not all(told.values()):
+            return told
+        now = self._clock()
+        if now >= min(charged[1]):  # the answer came after the end of a lease
+            self._put_back(*charged)
+            registry.refund_all(cold)
+            return None
+        told |= _told(charged[0], now)
+        return {key: told[key] for key in costs}
+
+    def _charge(self, costs: Mapping[str, int], now: float) -> tuple[Found, list[float]] | None:
+        """Take the tokens of all, and return until when they count; None: too few are here, and none is taken."""
+        found: Found = []
+        for key, cost in costs.items():
+            if (entry := self._entries.get(key)) is None or cost.__class__ is not int or cost < 1:
+                return None
+            if not entry.tokens.has(cost, now):
+                return None
+            found.append((key, entry, cost))
+        ends: list[float] = []
+        for _, entry, cost in found:
+            if (end := _take(entry, cost)) == LONG_AGO:  # somebody was faster
+                break
+            ends.append(end)
+        if len(ends) == len(found) and self._clock() < min(ends):
+            return found, ends
+        self._put_back(found, ends)
+        return None
+
+    def _put_back(self, found: Found, ends: list[float]) -> None:
+        """Put back what was taken of the first ones, by which nobody was admitted."""
+        for (_, entry, cost), end in zip(found, ends, strict=False):
+            entry.took_late(cost)
+            if self._clock() < end:  # else the process was stopped until the lease had ended
+                with contextlib.suppress(StoreUnavailable):  # they are lost with a lease that is nearly over
+                    self._refund(entry, cost)
+
+    def _denied(self, costs: Mapping[str, int], now: float) -> dict[str, Decision] | None:
+        """Return the refusal of the key that memory refuses for longest, if there is one."""
+        if any(cost.__class__ is not int or cost < 1 for cost in costs.values()):
+            return None
+        if (denial := longest_denial(self._entries, costs, now)) is None:
+            return None
+        key, entry, _ = denial
+        reservoir = entry.reservoir
+
+        def deny() -> float:
+            wait: float = reservoir.forecast.denied_for(costs[key], now)
+            return wait if reservoir.admission.deny(costs[key], now) else 0.0
+
+        wait = entry.locked(deny)
+        return {key: reservoir.forecast.told(wait, "denied", now)} if wait else None
+
+
+def _take(entry: Any, cost: int) -> float:
+    """Spend tokens and return the instant before which they count, or LONG_AGO: somebody else was faster."""
+    if cost is ONE:
+        for before in entry.tokens.lock_free:
+            return before  # type: ignore[no-any-return]
+    return entry.take(cost)  # type: ignore[no-any-return]
+
+
+def _told(found: Found, now: float) -> dict[str, Decision]:
+    return {key: entry.reservoir.forecast.told(0.0, "local", now) for key, entry, _ in found}
 
 
 class SeveralKeys(Generic[C]):
@@ -103,7 +262,7 @@ class SeveralKeys(Generic[C]):
             if isinstance(settled.verdict, Refuse):
                 if self._clock() + settled.verdict.retry_after <= until:
                     return key
-                with suppress(StoreUnavailable):  # whether or not that key can be served: this one refuses
+                with contextlib.suppress(StoreUnavailable):  # whether or not that key can be served: this one refuses
                     for other in list(self._begun):  # one may take longer
                         yield self._hold(other, patience)
                 raise settled.refusal(key, self._clock())

@@ -1,6 +1,7 @@
 """Several keys at once for a thread; those of which nothing is known are asked for in one round trip."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from batchlimit.base.blocking import warn_in_loop
 from batchlimit.base.waiting import NO_WAIT
@@ -10,14 +11,13 @@ from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.sync import store_calls
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.registry import Registry
 from batchlimit.sync.waiting_thread import WaitingThread
 
 
 class AcquireAll(SeveralKeys[WaitingThread]):
     """See SeveralKeys."""
 
-    def __init__(self, costs: Costs, registry: Registry, priority: int, came: Mapping[str, int]) -> None:
+    def __init__(self, costs: Costs, registry: Any, priority: int, came: Mapping[str, int]) -> None:
         super().__init__(costs, registry, registry.live_entry, priority, came)
         self._store, self._finish = registry.store, registry.finish
 

@@ -12,7 +12,7 @@ from batchlimit.base.steps import run
 from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace import asking
+from batchlimit.keyspace import asking, several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.keyspace.reservation import OnError, estimated, fitting
@@ -24,7 +24,6 @@ from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
 from batchlimit.sync import store_calls
-from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.handles import KeyHandle, Limit
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -183,10 +182,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             ((key, cost),) = costs.items()
             self._acquire(key, cost, until, priority)
             return
-        came: dict[str, int] = {}
-        told = self._registry.spends.all(costs, came)
-        if told is None or not all(told.values()):
-            run(AcquireAll(costs, self._registry, priority, came).acquire(until))
+        run(several.acquire_all(self._registry, costs, until, priority))
 
     def decide_all(self, costs: Costs) -> dict[str, Decision]:
         if (known := self._registry.memory.decide(costs)) is not None:
@@ -194,9 +190,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         if costs.__class__ is dict and len(costs) == 1:  # by one spend, if its key is not in use
             ((key, cost),) = costs.items()
             return {key: self._admit(key, cost, NO_WAIT).decision(self._clock())}
-        if (known := self._registry.spends.all(costs, {})) is not None:
-            return known
-        return run(AcquireAll(costs, self._registry, 1, {}).decide())
+        return run(several.decide_all(self._registry, costs))
 
     def take_leased(self, costs: dict[str, int]) -> dict[str, Remains] | None:
         return self._registry.memory.take_leased(costs)

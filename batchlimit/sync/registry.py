@@ -25,6 +25,7 @@ from batchlimit.reservoir.statistics import Statistics
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.stores.protocols import Ruled, Store
 from batchlimit.sync import key_entry, store_calls
+from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
@@ -42,7 +43,7 @@ class Registry(BaseRegistry):
     """
 
     _refreshes: type[Refresher] = Refresher
-    calls = store_calls
+    calls, several = store_calls, AcquireAll
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]
@@ -68,6 +69,11 @@ class Registry(BaseRegistry):
         self.finish = self._refresher.finish
         self._keyspace = self._new_keyspace(self._make, self._refresher.forget)
         self.spends = Spends(self, self._keyspace.spending, self._lock, self._refresher.come_by)
+
+    def settle_in(self) -> None:
+        """Begin anew in a forked child, also one of which Python was not told."""
+        if getpid() != forks.process:
+            forks.begin_anew()
 
     def entry(self, key: str) -> KeyEntry:
         """Return the key's entry, which may have retired; make it if there is none. LimiterClosed after close()."""

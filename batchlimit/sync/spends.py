@@ -9,16 +9,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from os import getpid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from batchlimit.base import forks
 from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
-from batchlimit.base.decision import Decision
-from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.base_registry import CLOSED
-from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, longest, of_each
+from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, of_each
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import Constant
@@ -91,45 +87,17 @@ class Spends:
 
     def one(self, key: str, cost: int, until: float, priority: int = 1) -> Settled | None:
         """Settle a call at a key that is not in use; raises what went wrong. None: by its entry."""
-        if not self._store.spends or not (place := self._spend({check_key(key): cost})).begun:
+        if not self._store.spends:
             return None
-        spend = place.begun[0]
-        if spend.spent.is_charged and place.outcome is not None:
+        begun, outcome = self.spend({check_key(key): cost})
+        if not begun:
+            return None
+        spend = begun[0]
+        if spend.spent.is_charged and outcome is not None:
             return spend
-        return self._in_vain(spend, place.outcome, until, priority, joins=True)
+        return self.in_vain(spend, outcome, until, priority, joins=True)
 
-    def all(self, costs: Any, came: dict[str, int]) -> dict[str, Decision] | None:
-        """Charge keys in use by tokens that are here, and all others by one spend; None: other rules have to decide.
-
-        `came` gets the numbers of spends in vain, by key.
-        """
-        registry, told = self._registry, None
-        if getpid() != forks.process:
-            forks.begin_anew()  # which makes other spends
-        if (charged := registry.memory.charge_hot(costs)) is None:
-            return None
-        try:
-            told = registry.spends.cold(charged.cold, came)
-        finally:
-            settled = registry.memory.settle(charged, told, registry.refund_all)
-        return settled
-
-    def cold(self, costs: Mapping[str, int], came: dict[str, int]) -> dict[str, Decision] | None:
-        """Charge several keys, none of which is in use, or none; return what to tell. None: by their entries."""
-        if not (self._store.spends if len(costs) == 1 else self._store.spends_together):
-            return None
-        for key in costs:
-            check_key(key)
-        if is_charged((place := self._spend(costs)).outcome):
-            return {each.key: each.decision() for each in place.begun}
-        came.update((each.key, each.number) for each in place.begun)
-        if not isinstance(place.outcome, tuple):
-            return None
-        short = longest(place.begun)
-        settled = self._in_vain(short, place.outcome, NO_WAIT)
-        return None if settled is None or settled.admitted else {short.key: settled.decision(self._clock())}
-
-    def _spend(self, costs: Mapping[str, int]) -> _Place:
+    def spend(self, costs: Mapping[str, int]) -> tuple[Sequence[KeySpend], Outcome]:
         """Spend at checked keys; return what came of it, which is nothing where a key needs its entry."""
         if isinstance(quota := self._spending.code.quota, Constant):
             for key in costs:
@@ -152,7 +120,7 @@ class Spends:
             self._registry.refund_all({each.key: each.message.cost for each in place.begun})
         if self._registry.closed:
             raise LimiterClosed(CLOSED)  # whoever closes the limiter meanwhile fails its callers
-        return place
+        return place.begun, place.outcome
 
     def _send(self, place: _Place, costs: Mapping[str, int]) -> None:
         """Begin, and lead or wait until all is settled; where a key needs its entry, until who came before asked."""
@@ -246,7 +214,7 @@ class Spends:
         for each in place.others:
             each.wake()
 
-    def _in_vain(
+    def in_vain(
         self, spend: KeySpend, outcome: Outcome, until: float, priority: int = 1, *, joins: bool = False
     ) -> AdmissionResult | None:
         """Have the key come into use, and its entry take in what came of the spend.

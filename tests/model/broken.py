@@ -136,13 +136,13 @@ a token counted as spent is gone where another asks first | two keys by slot, th
     is_spent = self.may_count_as_spent and => is_spent = False and
 a spent token is gone with who leaves it | two keys by slot, three calls | reservoir.lifecycle:Lifecycle.undo
     self._requests.refunds += waiter.cost => pass
-a refused spend keeps the tokens of the leased key | one key leased, one spent | keyspace.from_memory:FromMemory.settle
-    \n            self._put_back(charged.found, charged.ends)\n            return told => \n            return told
-interrupted spends keep leased tokens | one key leased, one spent, interrupted | aio.spends:Spends.all
-    settled = registry => settled = told and registry
-tokens that come back are counted as admitted | one key leased, one spent | keyspace.from_memory:FromMemory._put_back
+a refused spend keeps the tokens of the leased key | one key leased, one spent | keyspace.several:FromMemory.spend
+    if not told or not all(told.values()):\n                self => if not told:\n                self
+interrupted spends keep leased tokens | one key leased, one spent, interrupted | keyspace.several:FromMemory.spend
+    finally:\n            if not told or not => finally:\n            if told and not
+tokens that come back are counted as admitted | one key leased, one spent | keyspace.several:FromMemory._put_back
     entry.took_late(cost) => pass
-what comes back comes twice | one key leased, one spent | keyspace.from_memory:FromMemory._put_back
+what comes back comes twice | one key leased, one spent | keyspace.several:FromMemory._put_back
     self._refund(entry, cost) => self._refund(entry, 2 * cost)
 what was spent for an interrupted caller is kept | two keys, spent, interrupted | aio.spends:Spends._undo
     if is_charged(outcome): => if False:

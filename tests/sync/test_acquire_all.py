@@ -11,8 +11,8 @@ from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.keyspace import from_memory
-from batchlimit.keyspace.from_memory import FromMemory
+from batchlimit.keyspace import several
+from batchlimit.keyspace.several import FromMemory
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry, store_calls
@@ -179,7 +179,7 @@ def send_refunds(limiter: RateLimiter) -> None:
 def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
     stage: Piped, clock: Clock, monkeypatch: pytest.MonkeyPatch, without_refresher: None
 ) -> None:
-    taken, tried = from_memory._take, list[str]()
+    taken, tried = several._take, list[str]()
 
     def last_was_faster(entry: key_entry.KeyEntry, cost: int) -> float:
         tried.append(entry.key)
@@ -187,7 +187,7 @@ def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
 
     with RateLimiter(stage, TEN, sizer=FixedBatch(10), clock=clock) as limiter:
         limiter.acquire_all({"a": 1, "b": 1})
-        monkeypatch.setattr(from_memory, "_take", last_was_faster)
+        monkeypatch.setattr(several, "_take", last_was_faster)
         assert all(limiter.decide_all({"a": 1, "b": 1}).values())  # by the queue
         assert tried == ["a", "b"]
         assert [limiter.peek(key).remaining for key in ("a", "b")] == [8, 8]
@@ -197,7 +197,7 @@ def _interrupted_hit(n: int) -> bool:
     clock = Clock()
     limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(10), clock=clock)
     limiter.acquire_all(dict.fromkeys(THREE, 1))
-    interrupter = Interrupter(n, "keyspace/from_memory", *RULES, under_lock=True)
+    interrupter = Interrupter(n, "keyspace/several", *RULES, under_lock=True)
     if not start(lambda: interrupter.run(lambda: limiter.decide_all(dict.fromkeys(THREE, 2)))).result(DEADLINE):
         return False
     interrupter.left_all_sound(limiter, *THREE, most=10)
