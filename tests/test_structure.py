@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_360,
-    "functions": 3_422,
-    "files": 305,
+    "lines": 47_247,
+    "functions": 3_421,
+    "files": 302,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
 }

@@ -11,12 +11,12 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 from tenacity import AsyncRetrying
 
 from batchlimit.bucket.messages import Ask, Grant, Groups, SpendReply
-from batchlimit.errors import StoreUnavailable
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client.async_direct import Reply
 from batchlimit.stores.client.deadline import WATCH
 from batchlimit.stores.guard import Guard
-from batchlimit.stores.outage import Breaker, Outages, Probe
+from batchlimit.stores.outage import Breaker, Outages, Probe, unavailable
 from batchlimit.stores.protocols import AsyncSender, AsyncStore, Sent
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ Ts = TypeVarTuple("Ts")
 Took = Callable[[T | StoreUnavailable | None], None]
 """Hears what came of a call that was sent; None: nothing did."""
 Hear = Callable[["asyncio.Future[Any]"], None]
+CANCELLED = BucketUnavailable("the request was cancelled")
 _ROUNDS = 10
 """Rounds of the event loop that a call still gets when its time is over. A loop that was blocked has not yet read an
 answer that came in time: one round reads it, the next parses it, and the third wakes its task. Finding a connection and
@@ -160,6 +161,15 @@ class GuardedStore(Guard):
             self._outages.took(time.perf_counter() - began)
         self._answered(part)
         return result
+
+    async def outcome(self, call: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T | StoreUnavailable:
+        """Return what a call of the store says, or what is wrong with it: the loop would complain of a failed task."""
+        try:
+            return await call(*args)
+        except StoreUnavailable as error:
+            return error
+        except Exception as error:  # noqa: BLE001  callers know StoreUnavailable alone, whatever a store of theirs raises
+            return unavailable(error)
 
     async def _bounded(self, breaker: Breaker, work: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         seconds, connecting = self.deadline, self._to_connect(breaker)

@@ -1,22 +1,27 @@
-"""One key's reservoir on an event loop."""
+"""One key's reservoir on an event loop, and its requests."""
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from random import uniform
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from batchlimit.aio import store_calls
+from batchlimit.aio.guarded_store import CANCELLED
 from batchlimit.aio.home import Due, Home
 from batchlimit.aio.waiting_task import NO_GATE, LoopRefillGate, WaitingTask
-from batchlimit.base.waiting import LONG_AGO
+from batchlimit.base.redaction import shown
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
+from batchlimit.events import log_event, named
 from batchlimit.keyspace.census import BaseKeyEntry
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Wait
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Retired, Wait, Waiter
 from batchlimit.stores.guard import MANY
+from batchlimit.stores.outage import addressed, uncounted
 
 T = TypeVar("T")
 _PATIENCE = 1.0
@@ -29,7 +34,7 @@ class KeyEntry(BaseKeyEntry):
 
     Nothing here awaits, so no other task comes between. `due` is the instant at which the timer comes next.
 
-    It has 12 public methods: each is one event at a key.
+    It has 16 public methods: each is one event at a key.
     """
 
     __slots__ = ("_asker", "_is_dead", "_is_waking", "_seen_in_flight", "home", "refill_gate")
@@ -88,10 +93,7 @@ class KeyEntry(BaseKeyEntry):
         if seen is not request:
             self._seen_in_flight = request, now
         elif now - since > self.home.store.longest + HEARTBEAT:
-            if isinstance(request, Fetch):
-                self._failed(request, None)
-            else:
-                self.reservoir.gave_back(now)
+            self._failed(request, None) if isinstance(request, Fetch) else self.reservoir.gave_back(now)
 
     def leave(self, caller: WaitingTask) -> None:
         """Take a caller out of the queue; what it was given is for others."""
@@ -129,7 +131,7 @@ class KeyEntry(BaseKeyEntry):
             self._granted(request, outcome)
         else:
             self.refill_gate.learn(0, 0.0)  # callers in the queue get the next failure at once
-            self._failed(request, store_calls.failure(self, request, outcome))
+            self._failed(request, self._failure(request, outcome))
         self.changed()
 
     def _granted(self, fetch: Fetch, grant: Grant) -> None:
@@ -158,7 +160,7 @@ class KeyEntry(BaseKeyEntry):
             case Fetch() as fetch:
                 self._fetch(fetch)
             case GiveBack() as back:
-                store_calls.give_back(self, back)
+                self.give_back(back)
             case None:
                 pass
         if self.reservoir.state.is_retired:
@@ -209,7 +211,7 @@ class KeyEntry(BaseKeyEntry):
         try:
             is_sent = self.home.store.send(self.key, request.quota, request.ask, partial(self._hear, request))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            self._failed(request, store_calls.uncounted(error))
+            self._failed(request, uncounted(error))
         except BaseException:
             self._failed(request, None)
             raise
@@ -217,7 +219,7 @@ class KeyEntry(BaseKeyEntry):
             if is_sent:
                 self.refill_gate.shut()
             else:
-                store_calls.fetch_by_task(self, request)
+                self.fetch_by_task(request)
 
     def _look_again(self, thing: Due, at: float) -> None:
         if at < thing.due:
@@ -227,6 +229,71 @@ class KeyEntry(BaseKeyEntry):
     def _hear(self, request: Fetch, outcome: Grant | StoreUnavailable | None) -> None:
         """Report what the store said to a request that was sent to it; None: it is to be sent by a task."""
         if outcome is None:
-            store_calls.fetch_by_task(self, request)
+            self.fetch_by_task(request)
         else:
             self.report(request, outcome)
+
+    def fetch_by_task(self, request: Fetch) -> "asyncio.Future[Any] | None":
+        """Ask the store by a task; return that, or None if there is none and the request has failed."""
+        store = self.home.store
+        try:
+            task = self.home.start(store.outcome(store.take, self.key, request.quota, request.ask))
+        except Exception as error:  # noqa: BLE001  a task factory of the user's own
+            self.report(request, uncounted(error))
+            return None
+        except BaseException:
+            self.reservoir.failed(request, None, self.home.clock())
+            raise
+        task.add_done_callback(partial(self._taken, request))
+        self.refill_gate.shut()
+        return task
+
+    def _taken(self, request: Fetch, task: "asyncio.Task[Grant | StoreUnavailable]") -> None:
+        """Report after the task, which may be cancelled before it begins."""
+        self.report(request, CANCELLED if task.cancelled() or task.exception() else task.result())
+
+    def _failure(self, request: Fetch, outcome: object) -> Exception | None:
+        """Return what callers get; None: the request was cancelled, which is not the store's fault, so ask again."""
+        if outcome is CANCELLED and not request.repeated:
+            return None
+        if isinstance(outcome, StoreUnavailable):
+            return outcome
+        return addressed(uncounted(TypeError(f"an answer that is no Grant: {shown(outcome)}")), self.home.store.address)
+
+    def give_back(self, back: GiveBack) -> "asyncio.Task[int | StoreUnavailable]":
+        """Return tokens, once; those that the store does not take expire there."""
+        store = self.home.store
+        task = self.home.start(store.outcome(store.give_back, self.key, self.reservoir.state.quota, back))
+        task.add_done_callback(partial(self._gave, back))
+        return task
+
+    def _gave(self, back: GiveBack, task: "asyncio.Task[int | StoreUnavailable]") -> None:
+        error = None if task.cancelled() or task.exception() else task.result()
+        if isinstance(error, StoreUnavailable):
+            message = "tokens of %s were not given back; they will expire: %s"
+            log_event("tokens.not_returned", message, named(self.key), error, key=self.key, reason=str(error))
+        self.reservoir.gave_back(self.home.clock(), back if isinstance(error, CircuitOpen) else None, back)
+        self.changed()
+
+    def refund(self, cost: int, key: str = "") -> Callable[[], Awaitable[None]]:
+        """Take back tokens that were admitted and not used; return what waits until they arrived, as `key` names it."""
+        back = self.reservoir.lifecycle.refund(Waiter(cost, NO_WAIT, NOBODY), self.home.clock())
+        task = None if back is None else self.give_back(back)
+        self.changed()
+        return partial(self._arrived, task, key)
+
+    async def _arrived(self, task: "asyncio.Task[int | StoreUnavailable] | None", key: str) -> None:
+        """Wait until a GiveBack has ended, which no cancelled caller stops; raise if its key fails closed."""
+        result = 0 if task is None else await asyncio.shield(task)
+        if isinstance(result, StoreUnavailable) and self.reservoir.state.fallback.fails_closed:
+            error = self.reservoir.lifecycle.ended or result  # then the error tells of our end, not of the store
+            if not isinstance(error, CircuitOpen):
+                raise Fail(error).to_raise(key)
+
+    def hold(self, seconds: float) -> bool:
+        """Let go of what is leased, and ask for nothing meanwhile; True, for it does not retire between two awaits."""
+        back = self.reservoir.lifecycle.pause(seconds, self.home.clock(), Waiter(0, NO_WAIT, NOBODY))
+        if back is not None:
+            self.give_back(back)
+        self.changed()
+        return True

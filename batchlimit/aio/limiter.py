@@ -8,7 +8,6 @@ from typing import overload
 
 import redis.asyncio
 
-from batchlimit.aio import store_calls
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
 from batchlimit.aio.key_entry import KeyEntry
@@ -137,7 +136,7 @@ class AsyncRateLimiter(
     async def refund(self, key: str, cost: int = 1) -> None:
         entry = self._registry.entry(key)
         check_cost(cost, entry.reservoir.state.most, key)
-        await store_calls.refund(entry, cost, key)()
+        await entry.refund(cost, key)()
 
     async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
         await drive(asking.pause(self._registry, key, seconds, why))
@@ -238,7 +237,7 @@ class AsyncRateLimiter(
         """Charge tokens that were used already, or refund them where they are less than 0; return what to wait for."""
         self._registry.check_open()
         if tokens < 0:
-            return store_calls.refund(self._registry.entry(key), -tokens, key)
+            return self._registry.entry(key).refund(-tokens, key)
         if tokens > 0:
             entry = self._registry.entry(key)
             entry.locked(lambda: entry.reservoir.lifecycle.debit(tokens, self._clock()))

@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from batchlimit.aio import store_calls
 from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.guarded_store import GuardedStore
@@ -40,11 +39,11 @@ _AT_ONCE = 64
 async def _return_tokens(entry: KeyEntry) -> None:
     """Return all tokens of a key, after one last request for what is owed."""
     fetch = entry.reservoir.lifecycle.last_ask(entry.home.clock())
-    if fetch is not None and (task := store_calls.fetch_by_task(entry, fetch)) is not None:
+    if fetch is not None and (task := entry.fetch_by_task(fetch)) is not None:
         await asyncio.wait([task])
         await asyncio.sleep(0)  # its answer is taken in by a callback
     if (back := entry.reservoir.lifecycle.drain()) is not None:
-        await store_calls.give_back(entry, back)
+        await entry.give_back(back)
 
 
 class Registry(BaseRegistry):
@@ -54,7 +53,7 @@ class Registry(BaseRegistry):
     """
 
     _lives: type[Home] = Home
-    calls, several = store_calls, AsyncAcquireAll
+    several = AsyncAcquireAll
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]

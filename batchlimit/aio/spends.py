@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from batchlimit.aio import store_calls
+from batchlimit.aio.guarded_store import CANCELLED
 from batchlimit.base.redaction import shown
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Groups, SpendReply
@@ -24,6 +24,7 @@ from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, i
 from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.stores.outage import uncounted
 
 if TYPE_CHECKING:
     from batchlimit.aio.registry import Registry
@@ -113,7 +114,7 @@ class Spends:
                 del waiting[: len(portion)]
         finally:
             if waiting:
-                self._tell(zip(waiting, repeat(store_calls.CANCELLED)))
+                self._tell(zip(waiting, repeat(CANCELLED)))
 
     def _send(self, calls: Sequence[Call]) -> None:
         """Send in this turn of the loop if it can be, else by a task."""
@@ -121,24 +122,24 @@ class Spends:
         try:
             is_sent = self._store.send_spend(groups, looks, partial(self._told, calls, looks))
         except Exception as error:  # noqa: BLE001  a store of the user's own may raise whatever it likes
-            self._told(calls, looks, store_calls.uncounted(error))
+            self._told(calls, looks, uncounted(error))
             return
         if not is_sent:
             self._send_by_task(calls, looks)
 
     def _send_by_task(self, calls: Sequence[Call], looks: bool) -> None:
-        work = store_calls.outcome(self._store.spend, _groups(calls), looks)
+        work = self._store.outcome(self._store.spend, _groups(calls), looks)
         try:
             task = self._start(work)
         except Exception as error:  # noqa: BLE001  a task factory of the user's own
-            self._told(calls, looks, store_calls.uncounted(error))
+            self._told(calls, looks, uncounted(error))
             return
         task.add_done_callback(partial(self._done, calls, looks))
 
     def _done(self, calls: Sequence[Call], looks: bool, task: "asyncio.Task[Any]") -> None:
-        reply = store_calls.CANCELLED if task.cancelled() or task.exception() is not None else task.result()
+        reply = CANCELLED if task.cancelled() or task.exception() is not None else task.result()
         if not isinstance(reply, StoreUnavailable) and not _answers(reply, calls):
-            reply = store_calls.uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
+            reply = uncounted(TypeError(f"an answer that is no SpendReply to these: {shown(reply)}"))
         self._told(calls, looks, reply)
 
     def _told(self, calls: Sequence[Call], looks: bool, reply: SpendReply | StoreUnavailable | None) -> None:

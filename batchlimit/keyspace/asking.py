@@ -1,6 +1,6 @@
 """Calls of a limiter that ask the store for themselves, whatever is leased: steps that threads and tasks take alike.
 
-A `registry` is that of either API. Its `calls.outcome` returns what the store says; a task awaits it.
+A `registry` is that of either API. Its `store.outcome` returns what the store says; a task awaits it.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def peek(registry: Any, key: str) -> Steps[Decision]:
     told: Decision | None = reservoir.forecast.without_bucket(clock())
     if told is not None:
         return told
-    level = yield registry.calls.outcome(registry.store.peek, entry.key, reservoir.state.quota)
+    level = yield registry.store.outcome(registry.store.peek, entry.key, reservoir.state.quota)
     if isinstance(level, StoreUnavailable):
         registry.check_open()  # else the error tells of our end, not of the store
         told = entry.locked(lambda: reservoir.forecast.without_store(clock()))
@@ -37,10 +37,10 @@ def pause(registry: Any, key: str, seconds: float, why: str) -> Steps[None]:
     entry, pauses = registry.entry(key), registry.store.pauses
     if (quota := entry.reservoir.state.to_ask_with) is None:
         return  # nothing is admitted there
-    told = yield registry.calls.outcome(registry.store.call, entry.key, pauses.pause, entry.key, quota, seconds, why)
+    told = yield registry.store.outcome(registry.store.call, entry.key, pauses.pause, entry.key, quota, seconds, why)
     failed = _failure(registry, key, told)
     left = seconds if failed else told
-    while left and not registry.calls.hold(registry.live_entry(key), left):
+    while left and not registry.live_entry(key).hold(left):
         pass  # it had just retired
     if failed:
         raise failed
@@ -49,7 +49,7 @@ def pause(registry: Any, key: str, seconds: float, why: str) -> Steps[None]:
 def resume(registry: Any, key: str) -> Steps[bool]:
     """End the pause of a key; return whether there was one."""
     entry, pauses = registry.entry(key), registry.store.pauses
-    was_paused = yield registry.calls.outcome(registry.store.call, entry.key, pauses.resume, entry.key)
+    was_paused = yield registry.store.outcome(registry.store.call, entry.key, pauses.resume, entry.key)
     if failed := _failure(registry, key, was_paused):
         raise failed
     entry = registry.live_entry(key)
@@ -61,7 +61,7 @@ def line_up(registry: Any, key: str, wait: float, spacing: float, longest: float
     """Return the seconds until the next turn at a key, of the whole fleet's; a turn after `longest` is not given."""
     registry.check_open()
     name, turn, pauses = stored(check_key(key)), check_turn(wait, spacing, longest), registry.store.pauses
-    seconds = yield registry.calls.outcome(registry.store.call, name, pauses.line_up, name, *turn)
+    seconds = yield registry.store.outcome(registry.store.call, name, pauses.line_up, name, *turn)
     if failed := _failure(registry, key, seconds):
         raise failed
     return seconds  # type: ignore[no-any-return]

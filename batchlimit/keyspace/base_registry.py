@@ -81,8 +81,6 @@ class BaseRegistry:
 
     rules: RuleReader
     store: Any
-    calls: Any
-    """The `store_calls` of this API."""
     live_entry: Callable[[str], Any]
     """Returns the entry of a key that has not retired; makes it if there is none."""
     _keyspace: Keyspace[Any]
@@ -95,7 +93,7 @@ class BaseRegistry:
         self._opened, self._options, self.clock = store, options, clock
         self.owns_store = False  # whether it is closed with the limiter; if the user made it, others may share it
         self.entries: dict[str, Any] = {}
-        self.memory = FromMemory(self.entries, clock, self.calls.refund)
+        self.memory = FromMemory(self.entries, clock)
         self.closed = False
         self.file = rule if isinstance(rule, CodeFile) else None
         rank = Rank(options.revision, clock())  # a fork changes the instance, but not when its quotas were set
@@ -125,7 +123,7 @@ class BaseRegistry:
     def refund_all(self, costs: Mapping[str, int]) -> None:
         """Take back what was charged, too late to be of use."""
         for key, cost in costs.items():
-            self.calls.refund(self.live_entry(key), cost)
+            self.live_entry(key).refund(cost)
 
     def _new_keyspace(self, make: Callable[..., Any], left: Callable[[Any], None]) -> Keyspace[Any]:
         """Return the keyspace of an instance that the store has never heard of; see Keyspace for what is called."""

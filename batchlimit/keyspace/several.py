@@ -42,14 +42,12 @@ def decide_all(registry: Any, costs: Costs) -> Steps[dict[str, Decision]]:
 
 
 class FromMemory:
-    """Decides by the entries of one limiter. `refund` takes back what was spent at one of them."""
+    """Decides by the entries of one limiter."""
 
-    __slots__ = ("_clock", "_entries", "_refund")
+    __slots__ = ("_clock", "_entries")
 
-    def __init__(
-        self, entries: Mapping[str, Any], clock: Callable[[], float], refund: Callable[[Any, int], object]
-    ) -> None:
-        self._entries, self._clock, self._refund = entries, clock, refund
+    def __init__(self, entries: Mapping[str, Any], clock: Callable[[], float]) -> None:
+        self._entries, self._clock = entries, clock
 
     def take_leased(self, costs: Mapping[str, int]) -> dict[str, Remains] | None:
         """Charge all keys by leased tokens that are here; return what remains of each. None: not charged."""
@@ -145,7 +143,7 @@ class FromMemory:
             entry.took_late(cost)
             if self._clock() < end:  # else the process was stopped until the lease had ended
                 with contextlib.suppress(StoreUnavailable):  # they are lost with a lease that is nearly over
-                    self._refund(entry, cost)
+                    entry.refund(cost)
 
     def _denied(self, costs: Mapping[str, int], now: float) -> dict[str, Decision] | None:
         """Return the refusal of the key that memory refuses for longest, if there is one."""

@@ -228,3 +228,8 @@ def unavailable(error: Exception, kind: type[StoreUnavailable] = StoreUnavailabl
     found = kind(f"the store failed: {type(error).__name__}: {error}")
     found.__cause__ = error
     return found
+
+
+def uncounted(error: Exception) -> StoreUnavailable:
+    """Return an error that ends the wait of all callers: the circuit breaker does not count it, so never opens."""
+    return unavailable(error, BucketUnavailable)

@@ -9,8 +9,7 @@ from batchlimit.keyspace.several import SeveralKeys
 from batchlimit.quota.key import Costs
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.sync import store_calls
-from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.key_entry import TOGETHER, KeyEntry, fetch_together
 from batchlimit.sync.waiting_thread import WaitingThread
 
 
@@ -29,10 +28,10 @@ class AcquireAll(SeveralKeys[WaitingThread]):
         if len(keys) == 1 or not self._store.is_pipelined or patience != NO_WAIT:
             return
         warn_in_loop()
-        for first in range(0, len(keys), store_calls.TOGETHER):
-            some = keys[first : first + store_calls.TOGETHER]
+        for first in range(0, len(keys), TOGETHER):
+            some = keys[first : first + TOGETHER]
             if requests := [request for key in some if (request := self._join(key)) is not None]:
-                store_calls.fetch_together(self._store, requests)
+                fetch_together(self._store, requests)
 
     def _join(self, key: str) -> tuple[KeyEntry, Fetch] | None:
         caller = self._caller(key, NO_WAIT)

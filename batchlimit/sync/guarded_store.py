@@ -9,7 +9,7 @@ from typing import TypeVar, TypeVarTuple
 
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
-from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import not_reentered, own_lock, warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
@@ -86,6 +86,14 @@ class GuardedStore(Guard):
         if breaker.consecutive_failures:
             self._outages.answered(part)
         return result
+
+    def outcome(self, call: Callable[[*Ts], T], *args: *Ts) -> T | StoreUnavailable:
+        """Return what a call of the store says, or what is wrong with it."""
+        warn_in_loop()
+        try:
+            return call(*args)
+        except StoreUnavailable as error:
+            return error
 
     def _bounded(self, breaker: Breaker, began: float, work: Callable[[*Ts], T], *args: *Ts) -> T:
         if self._is_prompt:

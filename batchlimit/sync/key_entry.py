@@ -1,20 +1,21 @@
-"""One key's reservoir under its lock; which thread sends its request, and where the others wait for a refill."""
+"""One key's reservoir under its lock, its requests, and where threads wait for a refill."""
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
 from batchlimit.base.blocking import OwnLock, not_reentered, own_lock
-from batchlimit.base.waiting import LONG_AGO
+from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.base.waking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.census import BaseKeyEntry
+from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.waiter import RETIRED, Fetch, NoEvent, Retired, Waiter, Wakeable
+from batchlimit.reservoir.waiter import RETIRED, Fail, Fetch, NoEvent, Retired, Waiter, Wakeable
 from batchlimit.stores.guard import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 
@@ -50,8 +51,8 @@ _LOST = 1.0
 class KeyEntry(BaseKeyEntry):
     """Where the threads that use one key meet: every change of its reservoir is made here, under the lock.
 
-    What a thread does without the lock: `fetch` asks the store and reports; a WaitingThread waits. `due` is the instant
-    at which the background thread comes next.
+    Without the lock a thread asks the store, and waits: see WaitingThread. `due` is the instant at which the background
+    thread comes next. It has 13 public methods: each is one event at a key.
     """
 
     __slots__ = ("clock", "finish", "lock", "refill_gate", "sender", "store", "watch")
@@ -153,30 +154,93 @@ class KeyEntry(BaseKeyEntry):
         self.due = min(due, now + _LOOK)
         return True
 
+    def fetch(self, request: Fetch) -> None:
+        """Ask the store and report."""
+        outcome: Grant | StoreUnavailable
+        try:
+            outcome = self.store.take(self.key, request.quota, request.ask)
+        except StoreUnavailable as error:
+            outcome = error
+        except BaseException:
+            self.lose(request)
+            raise
+        self.report(request, outcome)
 
-def fetch(entry: KeyEntry, request: Fetch) -> None:
-    """Ask the store and report."""
-    outcome: Grant | StoreUnavailable
+    def lose(self, request: Fetch) -> None:
+        """Report that a request has no answer and that nobody waits for one: another caller asks again."""
+        self.locked(lambda: self.reservoir.failed(request, None, self.clock()))
+
+    def report(self, request: Fetch, outcome: Grant | StoreUnavailable) -> None:
+        """Report what became of a request."""
+        if isinstance(outcome, StoreUnavailable):
+            self.locked(lambda: self.reservoir.failed(request, outcome, self.clock()))
+            return
+        is_for_many = outcome.granted >= MANY and self.clock() - request.sent < self.store.brief
+        self.locked(lambda: self.reservoir.granted(request, outcome, self.clock(), self.uniform(0.75, 1.25)))
+        self.refill_gate = (self.refill_gate or threading.Lock()) if is_for_many else None
+
+    def give_back(self, back: GiveBack) -> None:
+        """Return tokens, once; those that the store does not take expire there."""
+        unsent = None
+        try:
+            self.store.give_back(self.key, self.reservoir.state.quota, back)
+        except CircuitOpen:
+            unsent = back
+        finally:
+            self.locked(lambda: self.reservoir.gave_back(self.clock(), unsent, back))
+
+    def refund(self, cost: int) -> bool:
+        """Take back tokens that were admitted and not used; at most one round trip. False: it has retired."""
+        waiter, lifecycle = Waiter(cost, NO_WAIT, Event()), self.reservoir.lifecycle
+        is_live, error = self._correct(waiter, lambda: lifecycle.refund(waiter, self.clock()))
+        if error is not None and self.reservoir.state.fallback.fails_closed:
+            raise Fail(lifecycle.ended or error).to_raise(self.key)  # once ended, it tells of that
+        return is_live
+
+    def debit(self, tokens: int) -> bool:
+        """Charge tokens that were used and not admitted. False: it has retired."""
+        return self.locked(lambda: self.reservoir.lifecycle.debit(tokens, self.clock()))
+
+    def hold(self, seconds: float) -> bool:
+        """Let go of what is leased, and ask for nothing meanwhile; False: it has retired."""
+        waiter = Waiter(0, NO_WAIT, Event())
+        is_live, _ = self._correct(waiter, lambda: self.reservoir.lifecycle.pause(seconds, self.clock(), waiter))
+        return is_live  # what does not arrive expires there
+
+    def _correct(self, waiter: Waiter, change: Callable[[], GiveBack | None]) -> tuple[bool, StoreUnavailable | None]:
+        """Change something, and send what goes back by that; return whether it is live, and what went wrong."""
+
+        def begin() -> tuple[bool, GiveBack | None]:
+            return (False, None) if self.reservoir.state.is_retired else (True, change())
+
+        def leave() -> None:
+            self.locked(lambda: self.reservoir.leave(waiter, self.clock()))
+
+        try:
+            is_live, back = self.locked(begin)
+            if back is not None:
+                self.give_back(back)
+        except StoreUnavailable as error:
+            leave()
+            return True, error
+        except BaseException:
+            self.finish(leave)
+            leave()
+            raise
+        return is_live, None
+
+
+TOGETHER = 32
+"""Requests that leave in one write at most: a server takes 3 ms for so many, and callers of each key wait as long."""
+
+
+def fetch_together(store: GuardedStore, requests: Sequence[tuple[KeyEntry, Fetch]]) -> None:
+    """Ask a store that is pipelined for several keys in one round trip, and report each."""
     try:
-        outcome = entry.store.take(entry.key, request.quota, request.ask)
-    except StoreUnavailable as error:
-        outcome = error
+        outcomes = store.take_many([(entry.key, request.quota, request.ask) for entry, request in requests])
     except BaseException:
-        lose(entry, request)
+        for entry, request in requests:
+            entry.lose(request)
         raise
-    report(entry, request, outcome)
-
-
-def lose(entry: KeyEntry, request: Fetch) -> None:
-    """Report that a request has no answer and that nobody waits for one: another caller asks again."""
-    entry.locked(lambda: entry.reservoir.failed(request, None, entry.clock()))
-
-
-def report(entry: KeyEntry, request: Fetch, outcome: Grant | StoreUnavailable) -> None:
-    """Report what became of a request."""
-    if isinstance(outcome, StoreUnavailable):
-        entry.locked(lambda: entry.reservoir.failed(request, outcome, entry.clock()))
-        return
-    is_for_many = outcome.granted >= MANY and entry.clock() - request.sent < entry.store.brief
-    entry.locked(lambda: entry.reservoir.granted(request, outcome, entry.clock(), entry.uniform(0.75, 1.25)))
-    entry.refill_gate = (entry.refill_gate or threading.Lock()) if is_for_many else None
+    for (entry, request), outcome in zip(requests, outcomes, strict=True):
+        entry.report(request, outcome)

@@ -23,7 +23,6 @@ from batchlimit.reservoir.tokens import ONE
 from batchlimit.stores.open import open_store
 from batchlimit.stores.protocols import Store, no_store
 from batchlimit.stores.redis import RedisStore
-from batchlimit.sync import store_calls
 from batchlimit.sync.handles import KeyHandle, Limit
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
@@ -253,9 +252,9 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
 
     def _adjust(self, key: str, tokens: int) -> None:
         """Charge tokens that were used already, or refund them where they are less than 0."""
-        while tokens < 0 and not store_calls.refund(self._registry.live_entry(key), -tokens):
+        while tokens < 0 and not self._registry.live_entry(key).refund(-tokens):
             pass  # it had just retired
-        while tokens > 0 and not store_calls.debit(self._registry.live_entry(key), tokens):
+        while tokens > 0 and not self._registry.live_entry(key).debit(tokens):
             pass  # it had just retired
 
     def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> Settled:

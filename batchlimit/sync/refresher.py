@@ -12,9 +12,8 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.reservoir.waiter import Fetch
-from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.guarded_store import GuardedStore
-from batchlimit.sync.key_entry import KeyEntry
+from batchlimit.sync.key_entry import TOGETHER, KeyEntry, fetch_together
 
 _PATIENCE = 1.0
 """How long (s) a key entry is left alone whose looking after failed, and the thread that could not be started."""
@@ -125,7 +124,7 @@ class Refresher:
         asks: Asks = []
         while not self._stopping and (due := self._plans.take(now)) is not None:
             self._tend(due, asks)
-            if len(asks) == store_calls.TOGETHER:
+            if len(asks) == TOGETHER:
                 self._ask(asks)
                 asks = []
         self._ask(asks)
@@ -156,11 +155,11 @@ class Refresher:
                 case Fetch() as fetch if self._store.is_pipelined:
                     asks.append((entry, fetch))
                 case Fetch() as fetch:
-                    key_entry.fetch(entry, fetch)
+                    entry.fetch(fetch)
                 case GiveBack() as back:
                     self._ask(asks)  # first: callers of those keys wait for it
                     asks.clear()
-                    store_calls.give_back(entry, back)
+                    entry.give_back(back)
                 case None:
                     pass
         except StoreUnavailable as error:
@@ -179,6 +178,6 @@ class Refresher:
         if not asks:
             return
         try:
-            store_calls.fetch_together(self._store, asks)
+            fetch_together(self._store, asks)
         except Exception as error:  # noqa: BLE001  a store of the user's own
             log_event("key.unattended", "looking after %d keys failed", len(asks), error=error)

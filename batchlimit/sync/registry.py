@@ -24,7 +24,6 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.stores.protocols import Ruled, Store
-from batchlimit.sync import key_entry, store_calls
 from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
@@ -43,7 +42,7 @@ class Registry(BaseRegistry):
     """
 
     _refreshes: type[Refresher] = Refresher
-    calls, several = store_calls, AcquireAll
+    several = AcquireAll
     entries: dict[str, KeyEntry]
     store: GuardedStore
     _keyspace: Keyspace[KeyEntry]
@@ -209,9 +208,9 @@ def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: flo
         ended.wait(max(0.0, deadline - time.monotonic()))
     try:
         if (fetch := entry.locked(lambda: entry.reservoir.lifecycle.last_ask(entry.clock()))) is not None:
-            key_entry.fetch(entry, fetch)
+            entry.fetch(fetch)
         if (back := entry.locked(entry.reservoir.lifecycle.drain)) is not None:
-            store_calls.give_back(entry, back)
+            entry.give_back(back)
     except StoreUnavailable as error:
         message = "tokens of %s were not given back; they will expire: %s"
         log_event("tokens.not_returned", message, named(entry.key), error, key=entry.key, reason=str(error))

@@ -19,7 +19,6 @@ from batchlimit.keyspace.spending import Spending
 from batchlimit.quota.key import check_key
 from batchlimit.quota.lookup import Constant
 from batchlimit.reservoir.admission import AdmissionResult
-from batchlimit.sync import key_entry
 from batchlimit.sync.waiting_thread import WaitingThread
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ class Spends:
             if outcome is None or not entry.locked(lambda: caller.adopt(fetch)):
                 return caller.wait() if joins else None
             answer = outcome if isinstance(outcome, StoreUnavailable) else spend.refusal()
-            key_entry.report(entry, fetch, answer)
+            entry.report(fetch, answer)
             return caller.result()
         except StoreUnavailable:
             caller.leave()

@@ -11,7 +11,6 @@ from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
-from batchlimit.sync import key_entry
 from batchlimit.sync.key_entry import AWAKE, KeyEntry
 
 
@@ -129,7 +128,7 @@ class WaitingThread:
         return step
 
     def _fetch(self, fetch: Fetch) -> Any:
-        key_entry.fetch(self.entry, fetch)
+        self.entry.fetch(fetch)
 
     def _sleep(self, seconds: float | None) -> Any:
         if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
@@ -174,10 +173,10 @@ class WaitingCoroutine(WaitingThread):
         self.waiter.request = None  # the thread's own from here on: the caller may leave
         self.entry.sender.thread = 0
         try:
-            asking = _threads.submit(key_entry.fetch, self.entry, fetch)
+            asking = _threads.submit(self.entry.fetch, fetch)
         except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there
             _renew_threads()
-            key_entry.lose(self.entry, fetch)
+            self.entry.lose(fetch)
             raise
         await asyncio.shield(asyncio.wrap_future(asking))  # one that waits for a thread is not cancelled
 

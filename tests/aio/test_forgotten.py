@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from batchlimit import AsyncRateLimiter
-from batchlimit.aio import key_entry, store_calls
+from batchlimit.aio import key_entry
 from tests.aio.stage import KEY, Gate, Stage, limiter_on
 
 LATER = 100.0
@@ -39,7 +39,7 @@ async def test_an_answer_of_which_nobody_hears_is_asked_for_again(monkeypatch: p
     stage = Stage()
     limiter = limiter_on(stage)
     with monkeypatch.context() as patch:
-        patch.setattr(store_calls, "_taken", forget)
+        patch.setattr(key_entry.KeyEntry, "_taken", forget)
         patch.setattr(key_entry.KeyEntry, "_hear", forget)
         lost = asyncio.create_task(limiter.acquire(KEY))
         await asyncio.sleep(1.0)
@@ -55,7 +55,7 @@ async def test_a_return_of_tokens_of_which_nobody_hears_is_over_after_a_while(mo
     assert await limiter.try_acquire(KEY, 10)
     await asyncio.sleep(LATER)  # its lease is over, so that what comes back is for the bucket
     with monkeypatch.context() as patch:
-        patch.setattr(store_calls, "_gave", forget)
+        patch.setattr(key_entry.KeyEntry, "_gave", forget)
         refund = asyncio.create_task(limiter.refund(KEY, 10))
         await asyncio.sleep(1.0)
         await refund

@@ -13,7 +13,6 @@ from batchlimit.base.clock import steady
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import store_calls
 from batchlimit.sync.registry import Registry
 from benchmarks.audited_fleet.audit import Admission, excess
 from tests.aio.loop import virtual_loop
@@ -95,7 +94,7 @@ def test_a_refund_at_a_key_entry_that_has_just_left_goes_to_the_next(
     assert limiter.try_acquire("a", 3)
     stale = limiter._entries["a"]
     assert limiter.try_acquire("b")
-    assert not store_calls.refund(stale, 3)
+    assert not stale.refund(3)
     look, seen = Registry.live_entry, iter([stale])
     monkeypatch.setattr(Registry, "live_entry", lambda registry, key: next(seen, None) or look(registry, key))
     limiter.refund("a", 3)

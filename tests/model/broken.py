@@ -143,7 +143,7 @@ interrupted spends keep leased tokens | one key leased, one spent, interrupted |
 tokens that come back are counted as admitted | one key leased, one spent | keyspace.several:FromMemory._put_back
     entry.took_late(cost) => pass
 what comes back comes twice | one key leased, one spent | keyspace.several:FromMemory._put_back
-    self._refund(entry, cost) => self._refund(entry, 2 * cost)
+    entry.refund(cost) => entry.refund(2 * cost)
 what was spent for an interrupted caller is kept | two keys, spent, interrupted | aio.spends:Spends._undo
     if is_charged(outcome): => if False:
 a group is charged if one of its buckets has the tokens | two keys, spent | stores.memory:MemoryStore._spent

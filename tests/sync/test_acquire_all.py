@@ -15,7 +15,7 @@ from batchlimit.keyspace import several
 from batchlimit.keyspace.several import FromMemory
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import key_entry, store_calls
+from batchlimit.sync import key_entry
 from batchlimit.sync.acquire_all import AcquireAll
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start, together
@@ -23,7 +23,7 @@ from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start,
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
 RULES = [
-    *(f"sync/{each}" for each in ("acquire_all", "waiting_thread", "store_calls", "key_entry")),
+    *(f"sync/{each}" for each in ("acquire_all", "waiting_thread", "key_entry")),
     *(f"reservoir/{each}" for each in ("requests", "wait_queue", "admission", "reservoir", "tokens")),
     "keyspace/several",
 ]
@@ -172,7 +172,7 @@ def send_refunds(limiter: RateLimiter) -> None:
     """Send those that met an ask, in the place of the background thread, and forget what the bucket said before."""
     for entry in limiter._entries.values():
         if (back := entry.locked(entry.reservoir.requests.repay)) is not None:
-            store_calls.give_back(entry, back)
+            entry.give_back(back)
         entry.locked(partial(setattr, entry.reservoir.state, "denials", NO_DENIALS))
 
 
@@ -226,7 +226,7 @@ def test_a_key_that_leaves_while_memory_refuses_it_is_refused() -> None:
     """Its entry was looked up once more: a KeyError for the caller."""
     with RateLimiter(MemoryStore(), {"*": "1/hour"}) as limiter:
         assert [limiter.decide("a").allowed for _ in range(3)] == [True, False, False]
-        memory = FromMemory(_Leaving(limiter._entries), limiter._clock, store_calls.refund)
+        memory = FromMemory(_Leaving(limiter._entries), limiter._clock)
         told = memory.decide({"a": 1})
         assert told is not None
         assert (told["a"].allowed, told["a"].source) == (False, "denied")

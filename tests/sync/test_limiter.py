@@ -12,7 +12,6 @@ from batchlimit import Decision, LimiterClosed, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.reservoir.waiter import Fetch
 from batchlimit.stores import MemoryStore, RedisStore
-from batchlimit.sync import key_entry
 from tests.servers import Server
 from tests.sync.stage import KEY, Clock, Stage, nothing
 
@@ -55,7 +54,7 @@ def test_a_refund_while_an_ask_is_under_way_mints_nothing(limiter: RateLimiter, 
     entry = limiter._registry.entry(KEY)
     renewal = entry.tend()
     assert isinstance(renewal, Fetch)
-    key_entry.fetch(entry, renewal)
+    entry.fetch(renewal)
     assert limiter.statistics().held <= stage.peek(KEY, HUNDRED).outstanding
 
 

@@ -19,7 +19,6 @@ from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.requests import Requests
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import store_calls
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
@@ -206,10 +205,10 @@ def test_the_refund_of_a_caller_who_is_interrupted_twice_is_ended_by_the_backgro
     reservoir = Reservoir(KeyRule(TEN), instance, Options(), clock.now, rank=rank)
     entry = KeyEntry(KEY, reservoir, GuardedStore(Stage(), 1.0), clock, lambda entry: None, handed.append)
     with monkeypatch.context() as interrupts:
-        interrupts.setattr(store_calls, "give_back", interrupt)
+        interrupts.setattr(KeyEntry, "give_back", interrupt)
         interrupts.setattr(Reservoir, "leave", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            store_calls.refund(entry, 4)
+            entry.refund(4)
     assert reservoir.state.in_flight is not None
     for end in handed:
         end()

@@ -23,7 +23,6 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import key_entry, store_calls
 from tests.depth import depth
 from tests.fields import fields_of
 from tests.sync.stage import KEY, Clock, Stage, nothing
@@ -63,9 +62,9 @@ class World:
         try:
             match entry.tend():
                 case Fetch() as fetch:
-                    key_entry.fetch(entry, fetch)
+                    entry.fetch(fetch)
                 case GiveBack() as back:
-                    store_calls.give_back(entry, back)
+                    entry.give_back(back)
                 case None:
                     pass
         except StoreUnavailable:
@@ -128,7 +127,7 @@ class SpelledOut(World):
         waiter = Waiter(cost, NO_WAIT, Event())
         entry.locked(lambda: reservoir.admission.join(waiter))
         while isinstance(step := entry.locked(lambda: reservoir.step(waiter, self.clock())), Fetch):
-            key_entry.fetch(entry, step)
+            entry.fetch(step)
         return isinstance(step, Admit)
 
 

@@ -317,7 +317,7 @@ def two_callers_of_whom_the_first_is_interrupted(n: int) -> bool:
     stage = Stage(MemoryStore(clock))
     gate = stage.before = Gate()
     limiter = RateLimiter(stage, Quota(100.0, 10), sizer=FixedBatch(1), clock=clock)
-    interrupter = Interrupter(n, "sync/key_entry", "sync/store_calls", "sync/waiting_thread", under_lock=False)
+    interrupter = Interrupter(n, "sync/key_entry", "sync/waiting_thread", under_lock=False)
     first = start(lambda: interrupter.run(lambda: limiter.try_acquire(KEY, 4)))
     until(lambda: first.done() or gate.reached)
     second = start(lambda: limiter.acquire(KEY, 10))
@@ -343,7 +343,7 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 
 
 RULES = [
-    *(f"sync/{each}" for each in ("limiter", "waiting_thread", "store_calls", "key_entry", "registry")),
+    *(f"sync/{each}" for each in ("limiter", "waiting_thread", "key_entry", "registry")),
     "sync/spends",
     *(f"keyspace/{each}" for each in ("kept_keys", "keyspace", "key_spend", "spending")),
     *(f"reservoir/{each}" for each in ("sizing", "wait_queue", "denial_cache", "requests", "admission", "reservoir")),
