@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -55,20 +55,16 @@ class CriticalSection:
             if not nested:
                 self.run_deferred()
 
-    def change(self, change: Callable[[], Sequence[GateWaiter]]) -> None:
-        """Make a change, or defer it if this thread is making another one; wake the waiters that it served."""
-        served: list[GateWaiter] = []
-        try:
-            self._make(change, served)
-        finally:
-            self.wake(served)
-
-    def _make(self, change: Callable[[], Sequence[GateWaiter]], served: list[GateWaiter]) -> None:
+    def change(self, change: Callable[[], object]) -> None:
+        """Make a change, or defer it if this thread is making another one; wake who was served or sent away."""
         with self.lock:
             if self.is_changing:
                 self.deferred.append(partial(self.change, change))
                 return
-        self.do(lambda: served.extend(change()))
+        try:
+            self.do(change)
+        finally:
+            self.wake()
 
     def run_deferred(self) -> None:
         """Make the changes that were deferred, by this thread or another one."""
@@ -76,24 +72,23 @@ class CriticalSection:
             while True:
                 self.deferred.popleft()()
 
-    def wake(self, served: Sequence[GateWaiter]) -> None:
-        """Wake these waiters; one that cannot be woken gives its place to the next. Requires that the lock is free."""
+    def wake(self) -> None:
+        """Wake who is unwoken; one that cannot be woken gives its place to the next. Requires that the lock is free."""
         # A loop instead of recursion: thousands may wait, one behind the other, on an event loop that was closed.
-        served = list(served)
-        for waiter in served:
-            try:
-                waiter.wake()
-            except RuntimeError:  # its event loop is closed
-                self._make(partial(self._take_back, waiter), served)
-            self.gate.unwoken.pop(waiter, None)
+        unwoken = self.gate.unwoken
+        while waiters := list(unwoken):
+            for waiter in waiters:
+                try:
+                    waiter.wake()
+                except RuntimeError:  # its event loop is closed
+                    self.do(partial(self._take_back, waiter))
+                unwoken.pop(waiter, None)
 
-    def _take_back(self, waiter: GateWaiter) -> Sequence[GateWaiter]:
-        if not waiter.served or waiter.gate is not self.gate:
-            return ()
-        waiter.served = False
-        served = self.gate.leave(waiter.partition, self.clock())
-        waiter.marker = None
-        return served
+    def _take_back(self, waiter: GateWaiter) -> None:
+        if waiter.served and waiter.gate is self.gate:
+            waiter.served = False
+            self.gate.leave(waiter.partition, self.clock())
+            waiter.marker = None
 
     # Its queue
 
@@ -116,18 +111,18 @@ class CriticalSection:
     def join_queue(self, waiter: GateWaiter, partition: str) -> None:
         """Begin to wait, or raise why not; any thread calls `wake`, once; RuntimeError says that nobody is there."""
         whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
-        self.wake(self.do(lambda: self._join(waiter, partition)))
+        self.do(lambda: self._join(waiter, partition))
+        self.wake()
 
-    def _join(self, waiter: GateWaiter, partition: str) -> Sequence[GateWaiter]:
+    def _join(self, waiter: GateWaiter, partition: str) -> None:
         gate = self.gate
         if gate.is_closed:
             raise LimiterClosed(CLOSED)
-        displaced = gate.make_room(waiter.priority)
         place = gate.partitions.of(partition)
         if reason := gate.line_up(place, waiter):
             raise self.counts.refusal(gate, place, reason, self.clock())
-        now = waiter.since_ns = self.clock()
-        return [*displaced, *gate.serve(now)]
+        waiter.since_ns = now = self.clock()
+        gate.serve(now)
 
     def leave_queue(self, permit: BasePermit, waiter: GateWaiter) -> bool:
         """Wait no longer; return whether the permit is held now. A second time it changes nothing."""
@@ -163,10 +158,9 @@ class CriticalSection:
         while not self.is_changing and any(each.lost > 0 for each in self.gate.partitions.all):
             self.change(self._left_behind)  # places of waiters that nobody else knew
 
-    def _left_behind(self) -> Sequence[GateWaiter]:
+    def _left_behind(self) -> None:
         self.gate.reclaim(self.counts)
         self.gate.serve(self.clock())
-        return [*self.gate.unwoken]
 
     def pause(self) -> float:
         """Return after how many seconds a waiter is to `catch_up`: time alone frees places that strict shares kept."""

@@ -1,7 +1,6 @@
 """The gate of a concurrency limit: which calls may enter, which wait, and which is next when a call leaves."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from batchlimit.concurrency.partition import Partition, Partitions, PartitionTable
@@ -38,7 +37,7 @@ class Gate:
         self.raised: dict[str, int] = {}  # how often, by why
         self.lowered: dict[str, int] = {}
         self.waiting: Waiting[GateWaiter] = Waiting(queue)
-        self.unwoken: dict[GateWaiter, None] = {}  # served or sent away, until somebody has woken them
+        self.unwoken: dict[GateWaiter, None] = {}  # served or sent away, until somebody wakes them without the lock
         self.partitions = PartitionTable(partitions)
         self._share_out()
 
@@ -55,21 +54,17 @@ class Gate:
         partition.busy += 1
         return True
 
-    def make_room(self, priority: int) -> Sequence[GateWaiter]:
-        """Remove a waiter from a full queue, if one of this priority comes before it; return it, to be woken."""
-        self.waiting.recount()  # who was interrupted may have joined or left without a count
-        length = self.waiting.queue.length
-        if not length or self.waiting.count < length or (last := self.waiting.displaced_by(priority)) is None:
-            return ()
-        last.displaced = True
-        self.unwoken[last] = None
-        self.waiting.remove(last)
-        return (last,)
-
     def line_up(self, partition: Partition, waiter: GateWaiter) -> Reason | None:
-        """Add a waiter that was refused entry, or return why that is not possible either."""
-        if self.waiting.count >= (length := self.waiting.queue.length):
-            return "queue_full" if length else self.reason
+        """Add a waiter that was refused entry, if need be in place of one that it comes before; or return why not."""
+        self.waiting.recount()  # who was interrupted may have joined or left without a count
+        if not (length := self.waiting.queue.length):
+            return self.reason
+        if self.waiting.count >= length:
+            if (last := self.waiting.displaced_by(waiter.priority)) is None:
+                return "queue_full"
+            last.displaced = True
+            self.unwoken[last] = None
+            self.waiting.remove(last)
         waiter.gate, waiter.partition = self, partition
         self.waiting.add(waiter)
         return None
@@ -108,31 +103,33 @@ class Gate:
                 found = True
         return found
 
-    def leave(self, partition: Partition, now_ns: int) -> Sequence[GateWaiter]:
-        """Count a call of this partition as over; return the waiters that were served."""
+    def leave(self, partition: Partition, now_ns: int) -> None:
+        """Count a call of this partition as over."""
         self.in_flight -= 1
         partition.busy -= 1
-        return self.serve(now_ns) if self.waiting.count else ()
+        if self.waiting.count:
+            self.serve(now_ns)
 
-    def resize(self, limit: int, now_ns: int, why: str = "") -> Sequence[GateWaiter]:
-        """Set the limit; return the waiters that were served. Calls under way stay, also above a lower limit."""
+    def resize(self, limit: int, now_ns: int, why: str = "") -> None:
+        """Set the limit. Calls under way stay, also above a lower limit."""
         if limit == self.limit:
-            return ()
+            return
         changes = self.raised if limit > self.limit else self.lowered
         changes[why] = changes.get(why, 0) + 1
         self.limit = limit
         self._share_out()
-        return self.serve(now_ns) if self.waiting.count else ()
+        if self.waiting.count:
+            self.serve(now_ns)
 
-    def close(self) -> Sequence[GateWaiter]:
+    def close(self) -> None:
         """Serve no waiter any more: from now on `serve` removes all of them. The caller lets no call enter any more."""
         self.is_closed, self.open_to = True, 0
-        return self.serve(0)
+        self.serve(0)
 
-    def serve(self, now_ns: int) -> list[GateWaiter]:
-        """Let waiters enter that may, at most 16; return them. If these are not all, the gate is `behind`."""
-        served: list[GateWaiter] = []
-        while (waiter := self._next(now_ns)) and len(served) < _AT_ONCE:
+    def serve(self, now_ns: int) -> None:
+        """Let waiters enter that may, at most 16: they are `unwoken` then. If these are not all, it is `behind`."""
+        left = _AT_ONCE
+        while (waiter := self._next(now_ns)) and left:
             self.waiting.pass_turn()
             if waiter.waiting and not self.is_closed:
                 # No call stands between these: a signal handler that raises finds all of them done, or none.
@@ -143,9 +140,8 @@ class Gate:
                 waiter.start_ns, waiter.in_flight = now_ns, self.in_flight
             self.unwoken[waiter] = None
             self.waiting.remove(waiter)
-            served.append(waiter)
+            left -= 1
         self._set_behind(waiter is not None)
-        return served
 
     def _next(self, now_ns: int) -> GateWaiter | None:
         """Return the waiter to remove next: one that may enter, or no longer waits, or any if the gate is closed."""

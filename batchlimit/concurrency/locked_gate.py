@@ -17,7 +17,7 @@ from batchlimit.concurrency.laws.knee.knee import Knee
 from batchlimit.concurrency.laws.simple import Gitaly, Settable, Watched
 from batchlimit.concurrency.partition import Partition, Partitions
 from batchlimit.concurrency.permit import HELD, OVER, BasePermit
-from batchlimit.concurrency.queue import GateWaiter, Queue
+from batchlimit.concurrency.queue import Queue
 from batchlimit.concurrency.shedding import Shedder, Shedding, check_shedding
 from batchlimit.concurrency.statistics import (
     ENDED,
@@ -144,7 +144,7 @@ class LockedGate(CriticalSection):
             if lost := gate.reclaim(self.counts):
                 gate.serve(now)
             if gate.unwoken:
-                self.deferred.append(self.catch_up)
+                self.deferred.append(self.wake)
             return self.enter_slowly(permit, place, now) if lost else gate.reason
         finally:
             self.is_changing = nested
@@ -161,17 +161,16 @@ class LockedGate(CriticalSection):
         with self.lock:
             self._listeners += ((changed, why),)
 
-    def take_over(self, limit: int, now: int, why: str = "", *, dropped: bool = False) -> Sequence[GateWaiter]:
-        """Set a limit that the law gave; return the waiters that were served. Requires the lock."""
+    def take_over(self, limit: int, now: int, why: str = "", *, dropped: bool = False) -> None:
+        """Set a limit that the law gave. Requires the lock."""
         gate, limit = self.gate, checked(limit)
         if (before := gate.limit) == limit:
-            return ()
+            return
         by_call = "room" if limit > before else "loss" if dropped else "late"  # what the call says, if the law does not
         why = why or state_of(self.law).why or by_call
-        served = gate.resize(limit, now, why)
+        gate.resize(limit, now, why)
         if listeners := self._listeners:
             self.deferred.append(lambda: _tell(listeners, before, limit, why))
-        return served
 
     def resize(self, limit: Callable[[int], int], why: str) -> None:
         """Take over the limit that the law gives at a time (ns)."""

@@ -11,6 +11,7 @@ from batchlimit import Partitions, Queue
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.queue import GateWaiter, Order
 from batchlimit.concurrency.statistics import Counts
+from tests.concurrency.woken import woken
 
 SECOND = 1_000_000_000
 
@@ -40,11 +41,11 @@ class Scene:
         return self.seen
 
     def go(self, call: str) -> str:
-        self._take_in(self.gate.leave(self.gate.partitions.of(self._under_way.pop(call)), self.now))
+        self._take_in(woken(self.gate.leave, self.gate.partitions.of(self._under_way.pop(call)), self.now))
         return self.seen
 
     def resize(self, limit: str) -> str:
-        self._take_in(self.gate.resize(int(limit), self.now))
+        self._take_in(woken(self.gate.resize, int(limit), self.now))
         return self.seen
 
     def give_up(self, call: str) -> str:
@@ -53,7 +54,7 @@ class Scene:
 
     def pass_by(self, seconds: str) -> str:
         self.now += round(float(seconds) * SECOND)
-        self._take_in(self.gate.serve(self.now))
+        self._take_in(woken(self.gate.serve, self.now))
         return self.seen
 
     def _take_in(self, served: Sequence[GateWaiter]) -> None:
@@ -278,14 +279,14 @@ def crowd(gate: Gate, many: int) -> list[Seen]:
     waiters = [Seen(lambda: None) for _ in range(many)]
     for waiter in waiters:
         assert gate.line_up(gate.partitions.rest, waiter) is None
-        assert gate.serve(0) == []  # as a limiter does, once somebody waits
+        assert woken(gate.serve, 0) == []  # as a limiter does, once somebody waits
     return waiters
 
 
 def served_in_turn(gate: Gate, first: Sequence[GateWaiter]) -> list[GateWaiter]:
     served = list(first)
     while gate.behind:
-        served += (some := gate.serve(0))
+        served += (some := woken(gate.serve, 0))
         assert some
     return served
 
@@ -294,7 +295,7 @@ def served_in_turn(gate: Gate, first: Sequence[GateWaiter]) -> list[GateWaiter]:
 def test_of_many_who_may_enter_few_are_served_at_once(order: Order) -> None:
     gate = Gate(1, queue=Queue(1000, order=order))
     waiters = crowd(gate, 1000)
-    first = gate.resize(1001, 0)
+    first = woken(gate.resize, 1001, 0)
     assert 0 < len(first) <= 16
     assert (gate.behind, gate.open_to) == (True, 0)
     assert served_in_turn(gate, first) == waiters[:: 1 if order == "fifo" else -1]
@@ -304,7 +305,7 @@ def test_of_many_who_may_enter_few_are_served_at_once(order: Order) -> None:
 def test_of_many_few_are_sent_away_at_once() -> None:
     gate = Gate(1, queue=Queue(1000))
     waiters = crowd(gate, 1000)
-    first = gate.close()
+    first = woken(gate.close)
     assert 0 < len(first) <= 16
     assert served_in_turn(gate, first) == waiters
     assert not any(each.served or each.waiting for each in waiters)
@@ -314,7 +315,7 @@ def test_of_many_few_are_sent_away_at_once() -> None:
 def test_a_gate_whose_waiters_all_left_is_behind_no_more() -> None:
     gate = Gate(1, queue=Queue(100))
     waiters = crowd(gate, 100)
-    served = gate.resize(200, 0)
+    served = woken(gate.resize, 200, 0)
     for waiter in waiters[len(served) :]:
         assert gate.give_up(waiter)
     assert (gate.behind, gate.open_to, gate.in_flight) == (False, 200, 1 + len(served))
@@ -324,7 +325,7 @@ def test_nobody_comes_before_those_whom_a_gate_has_not_served_yet() -> None:
     """Sixteen of a hundred have one of twenty places each, and three are free: for those who wait."""
     gate = Gate(1, queue=Queue(100))
     crowd(gate, 100)
-    gate.resize(20, 0)
+    woken(gate.resize, 20, 0)
     assert (gate.behind, gate.in_flight) == (True, 17)
     assert not gate.enter(gate.partitions.rest, 0)
     assert gate.reason == "limit"
@@ -341,12 +342,12 @@ def test_a_waiter_is_looked_at_as_often_however_many_wait(order: Order, how: str
         waiters = crowd(gate, many)
         match how:
             case "served together":
-                served_in_turn(gate, gate.resize(many + 1, 0))
+                served_in_turn(gate, woken(gate.resize, many + 1, 0))
             case "served one by one":
                 for _ in waiters:
                     gate.leave(gate.partitions.rest, 0)
             case "sent away":
-                served_in_turn(gate, gate.close())
+                served_in_turn(gate, woken(gate.close))
             case _:
                 for waiter in waiters[:: 1 if how == "first goes" else -1]:
                     gate.give_up(waiter)

@@ -7,6 +7,7 @@ import pytest
 from batchlimit import Partitions, Queue
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.queue import GateWaiter, Order
+from tests.concurrency.woken import woken
 
 
 class Line:
@@ -20,9 +21,9 @@ class Line:
     def come(self, name: str, priority: int, partition: str = "") -> str:
         """Wait; return who had to leave for it, or why that is not possible."""
         waiter = GateWaiter(lambda: None, priority)
-        gone = self.gate.make_room(priority)
         if reason := self.gate.line_up(self.gate.partitions.of(partition), waiter):
             return reason
+        gone = woken(self.gate.serve, 0)
         self.names[waiter] = name
         assert all(each.displaced and not each.waiting for each in gone)
         return "".join(self.names.pop(each) for each in gone)
@@ -36,7 +37,7 @@ class Line:
         return "".join(self.names.pop(self._one()) for _ in range(many))
 
     def _one(self) -> GateWaiter:
-        (waiter,) = self.gate.leave(self.gate.partitions.rest, 0)
+        (waiter,) = woken(self.gate.leave, self.gate.partitions.rest, 0)
         return waiter
 
 
@@ -68,7 +69,7 @@ def test_priorities_hold_across_partitions_and_so_does_the_turn_of_the_oldest(or
     gate, seen = line.gate, ""
     place = gate.partitions.rest
     for _ in range(9):
-        (waiter,) = gate.leave(place, 0)
+        (waiter,) = woken(gate.leave, place, 0)
         place, seen = waiter.partition, seen + line.names.pop(waiter)
     assert seen == "HHHHHHHbH"
 

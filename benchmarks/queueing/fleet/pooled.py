@@ -36,14 +36,14 @@ class PooledRun(FleetRun):
         self._serve_line(now, limiter.backend)
         start, pool = call.admitted + limiter.skew, self._pool
         limiter.law.update(Sample(start, now - call.admitted, call.in_flight, False, call.operation))
-        entered = list(pool.leave(pool.partitions.rest, now))
-        if (limit := self._sum(now)) != pool.limit:
-            entered += pool.resize(limit, now)
+        pool.leave(pool.partitions.rest, now)
+        pool.resize(self._sum(now), now)
         while pool.behind:
-            entered += pool.serve(now)
-        for waiter in entered:
+            pool.serve(now)
+        for waiter in list(pool.unwoken):
             owner = next(each for each in self._limiters if waiter in each.waiting)
             self._admit(now, 0, owner.waiting.pop(waiter), owner)
+        pool.unwoken.clear()
         self._tally.answer(call.came, now, limiter.place)
 
     def _limits(self, now: int) -> list[int]:

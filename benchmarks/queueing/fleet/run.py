@@ -163,13 +163,13 @@ class FleetRun:
         gate, start = limiter.gate, call.admitted + limiter.skew
         # A caller whose deadline has passed does not say so: the law sees a slow call, not a dropped one.
         limit = limiter.law.update(Sample(start, now - call.admitted, call.in_flight, False, call.operation))
-        entered = list(gate.leave(gate.partitions.rest, now))
-        if limit != gate.limit:
-            entered += gate.resize(limit, now)
+        gate.leave(gate.partitions.rest, now)
+        gate.resize(limit, now)
         while gate.behind:
-            entered += gate.serve(now)
-        for waiter in entered:
+            gate.serve(now)
+        for waiter in list(gate.unwoken):
             self._admit(now, waiter.in_flight, limiter.waiting.pop(waiter), limiter)
+        gate.unwoken.clear()
         self._tally.answer(call.came, now, limiter.place)
 
     def _change(self, now: int) -> None:
