@@ -1,8 +1,7 @@
 """Adapters for niquests that limit what a session sends."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ with needed(__name__, "niquests"):
     from niquests.packages import urllib3
 
 from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.base.steps import Steps, drive, run
+from batchlimit.base.steps import Steps, ahead, drive, run
 from batchlimit.integrations.told import content, read_body
 from batchlimit.integrations.upstream import Library, LimitedSender, Outgoing, answer_of, outgoing
 
@@ -113,38 +112,9 @@ def _on_response(response: Response, hook: Callable[..., Any]) -> bool:
 
 
 def _hold(response: Response, permit: "OutgoingPermit") -> None:
-    """Hold a permit until all of the body has come, or nobody wants it any more."""
-    raw = _ending_at_release(response, permit)
-
-    def noted(read: Callable[..., bytes]) -> Callable[..., bytes]:
-        def reading(*args: Any, **options: Any) -> bytes:
-            with _reading(raw, permit):
-                return read(*args, **options)
-
-        return reading
-
-    raw.read, raw.read1 = noted(raw.read), noted(raw.read1)
-
-
-def _async_hold(response: AsyncResponse, permit: "OutgoingPermit") -> None:
-    raw = _ending_at_release(response, permit)
-    read, close = raw.read, raw.close
-
-    async def reading(*args: Any, **options: Any) -> bytes:
-        with _reading(raw, permit):
-            return await read(*args, **options)  # type: ignore[no-any-return]
-
-    async def closing() -> None:
-        try:
-            await close()
-        finally:  # a response that is cancelled here does not release its connection
-            permit.end()
-
-    raw.read, raw.close = reading, closing
-
-
-def _ending_at_release(response: Response, permit: "OutgoingPermit") -> Any:
+    """Hold a permit until all of the body has come, or nobody wants it any more; of either kind of session."""
     raw, before = response.raw, sys.exception()
+    assert raw is not None
     release = raw.release_conn
 
     def releasing() -> None:
@@ -152,18 +122,33 @@ def _ending_at_release(response: Response, permit: "OutgoingPermit") -> Any:
         error = sys.exception()
         permit.end(error if isinstance(error, urllib3.exceptions.HTTPError) and error is not before else None)
 
-    raw.release_conn = releasing
+    def noted(read: Callable[..., Any]) -> Callable[..., Any]:
+        def steps(*args: Any, **options: Any) -> Steps[Any]:
+            with permit.read():
+                found = yield read(*args, **options)
+            if raw.closed:
+                permit.end()
+            return found
+
+        return lambda *args, **options: ahead(steps(*args, **options))
+
+    raw.release_conn, raw.read, raw.read1 = releasing, noted(raw.read), noted(raw.read1)
     if raw.closed:
         permit.end()
-    return raw
 
 
-@contextmanager
-def _reading(raw: Any, permit: "OutgoingPermit") -> Iterator[None]:
-    with permit.read():
-        yield
-    if raw.closed:
-        permit.end()
+def _async_hold(response: AsyncResponse, permit: "OutgoingPermit") -> None:
+    _hold(response, permit)
+    raw: Any = response.raw
+    close = raw.close
+
+    async def closing() -> None:
+        try:
+            await close()
+        finally:  # a response that is cancelled here does not release its connection
+            permit.end()
+
+    raw.close = closing
 
 
 NiquestsAdapter.library = Library(
