@@ -16,7 +16,7 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Outcome, Refusal, Response, Unidentified
 from batchlimit.integrations.headers import Fields, Form, Header
-from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, LimiterSupply, RulesSource
+from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, LimiterSource, RulesSource
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
 from batchlimit.rules.file import rules_of
 from batchlimit.rules.request import request_of
@@ -49,7 +49,7 @@ class _Front(Generic[E]):
     def __init__(
         self,
         enforcer: type[E],
-        supply: Callable[..., Any],
+        kind: type[Any],
         source: Any,
         rules: RulesSource,
         *,
@@ -80,7 +80,7 @@ class _Front(Generic[E]):
         self.addresses = Addresses(proxies, ipv6_prefix, checks=found)
         if not enabled:
             source = "memory://"  # of which nothing is asked: not even a function that would make a limiter
-        self.home = home = supply(source, rules if isinstance(rules, RuleFile) else every, found)
+        self.home = home = LimiterHome(kind, source, rules if isinstance(rules, RuleFile) else every, found)
         fields = headers if isinstance(headers, Fields) else Fields(headers)
         options: Any = {"headers": fields, "unidentified": unidentified, "checks": found, "enabled": enabled}
         own = partial(vars(home).get, "limiter") if isinstance(source, str) else None
@@ -123,7 +123,7 @@ class Front(_Front[Enforcer]):
     """Holds rules against the requests of a threaded application; the arguments are those of WSGI's middleware."""
 
     def __init__(self, limiter: LimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
-        super().__init__(Enforcer, partial(LimiterSupply, RateLimiter), limiter, rules, **options)
+        super().__init__(Enforcer, RateLimiter, limiter, rules, **options)
         self.settle = self.enforcer.settle
 
     def admit(
@@ -154,7 +154,7 @@ class AsyncFront(_Front[AsyncEnforcer]):
     def __init__(self, limiter: AsyncLimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
         from batchlimit import AsyncRateLimiter
 
-        super().__init__(AsyncEnforcer, partial(LimiterHome, AsyncRateLimiter), limiter, rules, **options)
+        super().__init__(AsyncEnforcer, AsyncRateLimiter, limiter, rules, **options)
         self.close = self.home.close
 
     async def admit(

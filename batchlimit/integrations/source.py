@@ -41,11 +41,11 @@ def check_limiter(limiter: BaseRateLimiter[Any], rules: Rules | RuleFile, checks
         )
 
 
-class LimiterSupply(Generic[L]):
+class LimiterHome(Generic[L]):
     """The limiter of an application: its owner's, or made here once, at the latest by the first request.
 
-    It connects at its first call: a server may fork before. One of threads is closed when the process ends. TypeError:
-    no limiter can be made of the source; ValueError: its URL has a typo.
+    It connects at its first call: a server may fork before. One of threads is closed when the process ends, one of an
+    event loop by `close`. TypeError: no limiter can be made of the source; ValueError: its URL has a typo.
     """
 
     limiter: L
@@ -61,6 +61,7 @@ class LimiterSupply(Generic[L]):
         self._source: Any = source  # mypy cannot tell an L from a function
         self._rules, self._checks, self._lock = rules, checks, threading.Lock()
         self._is_given = isinstance(source, kind)  # by its owner, who closes it
+        self._settling: set[asyncio.Task[None]] = set()
         # Made at the start a typo raises there. A function is called later: a server may fork before. So is `from_url`
         # for embedded://, which starts a server.
         is_early = self._is_given or (isinstance(source, str) and not source.startswith("embedded://"))
@@ -85,14 +86,6 @@ class LimiterSupply(Generic[L]):
             check_limiter(limiter, self._rules, self._checks)
         return limiter
 
-
-class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
-    """The limiter on the event loop of an application, which is closed there if it was made here."""
-
-    def __init__(self, *of: Any) -> None:
-        super().__init__(*of)
-        self._settling: set[asyncio.Task[None]] = set()
-
     def settle(self, rest: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Run what is left of a charge in a task that nobody cancels with the request; None: the loop is closed."""
         try:
@@ -108,7 +101,8 @@ class LimiterHome(LimiterSupply["AsyncRateLimiter"]):
         """Close a limiter that was made here, after what is settling (10 s at most); a next start makes another."""
         if self._settling:
             await asyncio.wait(self._settling, timeout=10.0)
-        if not self._is_given and (limiter := vars(self).pop("limiter", None)) is not None:
+        limiter: Any = None if self._is_given else vars(self).pop("limiter", None)
+        if limiter is not None:
             await limiter.close()
 
     async def close_quietly(self) -> None:

@@ -75,7 +75,7 @@ class LimitedMessages:
             await self._send(message)
 
 
-async def lifespan(home: LimiterHome, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+async def lifespan(home: LimiterHome[Any], app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """Pass the lifespan through to the application; make the limiter at its start, close it at its end."""
 
     async def starting() -> Message:

@@ -42,7 +42,7 @@ class RouteLimits(Exchange):
         enforcer: AsyncEnforcer,
         outcome: Outcome,
         give_answer: Callable[..., Awaitable[None]],
-        home: LimiterHome,
+        home: LimiterHome[Any],
     ) -> None:
         super().__init__(receive, send, outcome.headers)
         self.enforcer, self.outcome, self.give_answer, self._home = enforcer, outcome, give_answer, home
