@@ -9,8 +9,7 @@ from werkzeug.exceptions import Forbidden, HTTPException, ServiceUnavailable, To
 
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import AsyncEnforcer, Enforcer, Refusal, refuse
-from batchlimit.integrations.headers import Header, texts
-from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.headers import Header, reduced_capacity, texts
 from batchlimit.integrations.source import RulesSource
 from batchlimit.rules import RuleFile
 from batchlimit.rules.file import rules_of

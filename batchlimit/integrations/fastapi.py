@@ -15,7 +15,6 @@ from batchlimit.integrations.asgi.route import ask
 from batchlimit.integrations.enforcement import RouteLimit, decisions
 from batchlimit.integrations.enforcement.plan import limit_for_route, no_decorator
 from batchlimit.integrations.headers import Form, described
-from batchlimit.integrations.problem import SCHEMA
 from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
 from batchlimit.rules.rule import ChargeSetting, RuleCost
 
@@ -36,6 +35,18 @@ __all__ = [
     "limited",
     "responses",
 ]
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "violated-policies": {"type": "array", "items": {"type": "string"}},
+    },
+}
+"""The JSON schema of problem details."""
 _WRITTEN = "dependencies=[Depends(limited(...))]"
 _no_dependency = partial(no_decorator, "is a dependency", f"give the route {_WRITTEN}")
 
@@ -159,7 +170,7 @@ def responses(headers: Form = "draft-11") -> dict[int | str, dict[str, Any]]:
         ['RateLimit', 'RateLimit-Policy', 'Retry-After']
     """
     fields = {name: {"description": text, "schema": {"type": kind}} for name, kind, text in described(headers)}
-    content = {"application/problem+json": {"schema": SCHEMA}}
+    content = {"application/problem+json": {"schema": _PROBLEM}}
     return {
         429: {"description": "A rate limit is exceeded", "headers": fields, "content": content},
         503: {

@@ -1,12 +1,14 @@
 """What an HTTP response says about a limit: header fields of draft-ietf-httpapi-ratelimit-headers-11, or older ones.
 
-All names of fields and of problem types stand here, so that a newer draft is one place to change.
+The body of a refusal are problem details (RFC 9457). All names of fields and of problem types stand here, so that a
+newer draft is one place to change.
 
 A token bucket has no window. The fields name one that sustains the same rate: `q` is the burst, and `w` is how many
 seconds the burst takes to refill. `r` is a hint: what this process could still admit. `t` says for how many seconds
 `r` lasts at the sustained rate, or when the next token comes.
 """
 
+import json
 import math
 import os
 import random
@@ -14,10 +16,11 @@ import re
 import time
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2s
 from math import ceil
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 from urllib.parse import quote
 
 from batchlimit import Quota
@@ -49,7 +52,8 @@ _DESCRIBED = {
 _PARTITION_BYTES = 9
 _TIME = re.compile(rb";t=\d+(?=;pk=)").sub
 Told = tuple[str, Quota, str, int, int | None]
-"""A Left, or a plain tuple of the same, which takes half the time to make."""
+"""What the fields say of a rule that a request was charged to, or that refused it: its name, its quota, the key, the
+tokens that this process could still admit, and which of the quota's bandwidths RateLimit names (None: the slowest)."""
 
 
 def texts(fields: Iterable[Header]) -> list[tuple[str, str]]:
@@ -100,16 +104,6 @@ def _window(part: Quota) -> float:
     return min(LARGEST, max(1, math.ceil(part.burst / part.rate))) if part.rate else math.inf
 
 
-class Left(NamedTuple):
-    """A rule that a request was charged to, or that refused it: what the fields say of it."""
-
-    name: str  # its name
-    quota: Quota  # its quota
-    key: str  # the key
-    remaining: int  # tokens that this process could still admit
-    binding: int | None = None  # which of the quota's bandwidths RateLimit names (default None: the slowest)
-
-
 class Fields:
     """Writes the header fields of responses.
 
@@ -126,7 +120,7 @@ class Fields:
 
     Example:
         >>> from batchlimit import Quota
-        >>> login = Left("login", Quota.parse("5/minute"), "ip:192.0.2.1", remaining=4)
+        >>> login = ("login", Quota.parse("5/minute"), "ip:192.0.2.1", 4, None)
         >>> for name, value in Fields(secret=b"s").of([login]):
         ...     print(name, value)
         b'ratelimit-policy' b'"login";q=5;w=60;pk=:...:'
@@ -256,3 +250,44 @@ class Prepared:
 def _least(seconds: float | None) -> int | None:
     """Return the least `Retry-After`; None: there is none."""
     return None if (whole := whole_seconds(seconds)) is None else max(1, whole)
+
+
+MEDIA_TYPE = b"application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A refusal, as an object of the type `application/problem+json`."""
+
+    status: int
+    type: str
+    title: str
+    detail: str = ""
+    policies: tuple[str, ...] = ()
+
+    def body(self) -> bytes:
+        """Return the object as JSON."""
+        told: dict[str, object] = {"type": self.type, "title": self.title, "status": self.status}
+        if self.detail:
+            told["detail"] = self.detail
+        if self.policies:
+            told["violated-policies"] = list(self.policies)
+        return json.dumps(told, separators=(",", ":")).encode()
+
+
+def quota_exceeded(policies: Sequence[str]) -> Problem:
+    """Return the 429 of a rate limit."""
+    title = "Request cannot be satisfied as assigned quota has been exceeded"
+    return Problem(429, QUOTA_EXCEEDED, title, policies=tuple(policies))
+
+
+def reduced_capacity(policies: Sequence[str] = (), detail: str = "") -> Problem:
+    """Return the 503 of a store that is away, or of a concurrency limit."""
+    title = "Request cannot be satisfied due to temporary server capacity constraints"
+    return Problem(503, REDUCED_CAPACITY, title, detail, tuple(policies))
+
+
+def unidentified(policies: Sequence[str]) -> Problem:
+    """Return the 403 of a request of which nobody can say who asks."""
+    detail = "A limit applies here by caller, and this request does not say who is calling."
+    return Problem(403, "about:blank", "Forbidden", detail, tuple(policies))

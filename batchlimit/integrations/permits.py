@@ -24,8 +24,7 @@ from batchlimit.events import log_event
 from batchlimit.integrations.carried import route_of
 from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement import NO_STORE, Refusal, Response
-from batchlimit.integrations.headers import Fields
-from batchlimit.integrations.problem import MEDIA_TYPE, reduced_capacity
+from batchlimit.integrations.headers import MEDIA_TYPE, Fields, reduced_capacity
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, AsyncSharedPermit, SharedConcurrencyLimiter, SharedPermit
 
 T = TypeVar("T")

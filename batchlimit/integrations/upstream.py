@@ -22,9 +22,8 @@ from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps
 from batchlimit.base.waiting import patience
 from batchlimit.errors import ConcurrencyLimited, RateLimited, StoreUnavailable, Unfit
-from batchlimit.integrations.headers import REDUCED_CAPACITY
+from batchlimit.integrations.headers import MEDIA_TYPE, REDUCED_CAPACITY, Problem, quota_exceeded, reduced_capacity
 from batchlimit.integrations.pacing import Pacer
-from batchlimit.integrations.problem import MEDIA_TYPE, Problem, quota_exceeded, reduced_capacity
 from batchlimit.integrations.told import observe, told_to_wait
 from batchlimit.quota.grammar import LARGEST_BURST
 from batchlimit.quota.key import NeverFits, check_cost, check_key, check_priority

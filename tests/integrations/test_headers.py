@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit import Quota, RateLimiter
-from batchlimit.integrations import headers, problem
-from batchlimit.integrations.headers import Fields, Form, Left
+from batchlimit.integrations import headers
+from batchlimit.integrations.headers import Fields, Form, Told
 from batchlimit.integrations.wsgi import RateLimitMiddleware
 from batchlimit.rules import Rule, RulesError
 from batchlimit.testing import frozen_limits
@@ -23,11 +23,11 @@ from tests.integrations.structured import Limit, read_limits
 from tests.testing.test_exact import Plain
 
 
-def applied(quota: str, remaining: int, *, name: str = "api", key: str = "user:ann") -> Left:
-    return Left(name, Quota.parse(quota), key, remaining)
+def applied(quota: str, remaining: int, *, name: str = "api", key: str = "user:ann") -> Told:
+    return name, Quota.parse(quota), key, remaining, None
 
 
-def told(*rules: Left, secret: bytes = b"s") -> dict[str, Limit]:
+def told(*rules: Told, secret: bytes = b"s") -> dict[str, Limit]:
     return read_limits(dict(Fields(secret=secret).of(rules)))
 
 
@@ -64,7 +64,7 @@ def test_no_rule_has_the_name_of_another_ones_bandwidth() -> None:
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 1.0, 1e9])
 @pytest.mark.parametrize("left", [0, 1, 3, 10**18])
 def test_no_integer_is_too_large_for_a_field(rate: float, left: int) -> None:
-    limit = told(Left("limit of 100 %d, é", Quota(rate, 3), "user:ann", left))["limit of 100 %d, %C3%A9"]
+    limit = told(("limit of 100 %d, é", Quota(rate, 3), "user:ann", left, None))["limit of 100 %d, %C3%A9"]
     assert (limit.q, limit.r) == (3, min(left, 3))
     assert limit.t is not None
     assert 1 <= limit.t < 10**15
@@ -81,7 +81,7 @@ def test_what_a_quota_says_is_written_once_though_each_key_has_an_equal_one(monk
     monkeypatch.setattr(headers, "Policy", Counted)
     fields = Fields()
     for user in "ann", "bob":
-        fields.of([Left("login", Quota.parse("5/minute"), user, 4)])
+        fields.of([("login", Quota.parse("5/minute"), user, 4, None)])
     assert Counted.made == 1
 
 
@@ -114,7 +114,7 @@ def test_legacy_fields_are_of_the_rule_with_the_least_room() -> None:
         (b"x-ratelimit-reset", b"1002"),
     ]
     assert len(fields.of([applied("0/s", 0)])) == 2
-    (*_, (_, reset)) = fields.of([applied("100/hour; 5/minute", 4)._replace(binding=1)])
+    (*_, (_, reset)) = fields.of([(*applied("100/hour; 5/minute", 4)[:4], 1)])
     assert reset == b"1013"  # when the minute is full again: not the hour, of which 4 would be left
 
 
@@ -153,11 +153,11 @@ def test_a_time_that_nobody_waits_for_is_no_longer_than_a_field_can_tell() -> No
 @pytest.mark.parametrize(
     ("made", "status", "kind"),
     [
-        (problem.quota_exceeded(["login"]), 429, "quota-exceeded"),
-        (problem.reduced_capacity(["login"]), 503, "temporary-reduced-capacity"),
+        (headers.quota_exceeded(["login"]), 429, "quota-exceeded"),
+        (headers.reduced_capacity(["login"]), 503, "temporary-reduced-capacity"),
     ],
 )
-def test_a_problem_is_of_a_type_of_the_draft_and_names_policies(made: problem.Problem, status: int, kind: str) -> None:
+def test_a_problem_is_of_a_type_of_the_draft_and_names_policies(made: headers.Problem, status: int, kind: str) -> None:
     body = json.loads(made.body())
     assert body.pop("title")
     assert body == {
@@ -168,8 +168,8 @@ def test_a_problem_is_of_a_type_of_the_draft_and_names_policies(made: problem.Pr
 
 
 def test_a_problem_without_policies_does_not_name_any() -> None:
-    assert "violated-policies" not in json.loads(problem.reduced_capacity(detail="the store is away").body())
-    assert json.loads(problem.unidentified(["login"]).body())["status"] == 403
+    assert "violated-policies" not in json.loads(headers.reduced_capacity(detail="the store is away").body())
+    assert json.loads(headers.unidentified(["login"]).body())["status"] == 403
 
 
 # RateLimit names the bandwidth that binds, by exact arithmetic

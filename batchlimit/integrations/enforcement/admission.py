@@ -11,8 +11,7 @@ from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.charging import Charging, Event, Underway, checked_cost
 from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, refuse
 from batchlimit.integrations.enforcement.plan import EXEMPT, Bill, Plans, RequestPlan, RouteLimit, RouteRules, known_of
-from batchlimit.integrations.headers import Fields, Form
-from batchlimit.integrations.problem import reduced_capacity
+from batchlimit.integrations.headers import Fields, Form, reduced_capacity
 from batchlimit.integrations.source import L, check_limiter
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.rules import Applicable, Request, RuleFile, Rules, RulesError, Unmade

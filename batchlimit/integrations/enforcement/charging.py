@@ -14,8 +14,7 @@ from batchlimit.events import log_event
 from batchlimit.integrations.counters import Counters, Tally
 from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, Response, in_shadow, refuse
 from batchlimit.integrations.enforcement.plan import Bill, Charged, Left, read_decisions
-from batchlimit.integrations.headers import Fields
-from batchlimit.integrations.problem import quota_exceeded, reduced_capacity, unidentified
+from batchlimit.integrations.headers import Fields, quota_exceeded, reduced_capacity, unidentified
 from batchlimit.rules import Request, Rule, Unmade
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from batchlimit import Decision
 from batchlimit.integrations.counters import Faults
 from batchlimit.integrations.enforcement.plan import NOTHING_CHARGED, Bill, Charged, Left
-from batchlimit.integrations.headers import Fields, Header, Told
-from batchlimit.integrations.problem import MEDIA_TYPE, Problem, reduced_capacity
+from batchlimit.integrations.headers import MEDIA_TYPE, Fields, Header, Problem, Told, reduced_capacity
 from batchlimit.rules import Request, Rule
 
 NO_STORE = (b"cache-control", b"no-store")
