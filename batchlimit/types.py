@@ -7,30 +7,33 @@ from batchlimit.base.lazy import names
 if TYPE_CHECKING:
     from batchlimit.aio.awaitable import Answer
     from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
-    from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
     from batchlimit.base.decision import Source
-    from batchlimit.keyspace.reservation import OnError
+    from batchlimit.keyspace.reservation import (
+        AsyncJointReservation,
+        AsyncReservation,
+        JointReservation,
+        OnError,
+        Reservation,
+    )
     from batchlimit.quota.failure_policy import FailureSource
     from batchlimit.quota.lookup import QuotaSource
     from batchlimit.quota.template import Cost, Key
     from batchlimit.reservoir.bucket_view import Fill
     from batchlimit.sync.handles import KeyHandle, Limit
-    from batchlimit.sync.reservation import JointReservation, Reservation
 else:  # where __getattr__ would hide a name that there is not
     __getattr__, __dir__ = names(
         __name__,
         {
             "batchlimit.aio.awaitable": "Answer",
             "batchlimit.aio.handles": "AsyncKeyHandle AsyncLimit",
-            "batchlimit.aio.reservation": "AsyncJointReservation AsyncReservation",
+            "batchlimit.keyspace.reservation": "OnError Reservation JointReservation "
+            "AsyncReservation AsyncJointReservation",
             "batchlimit.quota.lookup": "QuotaSource",
             "batchlimit.quota.template": "Cost Key",
             "batchlimit.reservoir.bucket_view": "Fill",
-            "batchlimit.keyspace.reservation": "OnError",
             "batchlimit.quota.failure_policy": "FailureSource",
             "batchlimit.base.decision": "Source",
             "batchlimit.sync.handles": "KeyHandle Limit",
-            "batchlimit.sync.reservation": "JointReservation Reservation",
         },
     )
 

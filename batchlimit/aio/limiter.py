@@ -12,7 +12,6 @@ from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
-from batchlimit.aio.reservation import AsyncJointReservation, AsyncReservation
 from batchlimit.base.decision import Decision, Remains
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
@@ -21,7 +20,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking, several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
-from batchlimit.keyspace.reservation import OnError, estimated, fitting
+from batchlimit.keyspace.reservation import AsyncJointReservation, AsyncReservation, OnError, estimated, fitting
 from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.admission import AdmissionResult

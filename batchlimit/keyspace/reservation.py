@@ -1,13 +1,13 @@
-"""What reservations of both APIs are: charges that were estimated, and are settled once their cost is known."""
+"""Reservations, for threads and for tasks: an estimate is charged before, and settled when it is known what it was."""
 
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
-from batchlimit.base.steps import Steps, followed
+from batchlimit.base.steps import Steps, drive, followed, run
 from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError, Unfit
 from batchlimit.events import log_event, named
@@ -71,11 +71,15 @@ class BaseReservation(Unique):
             raise RuntimeError("this reservation was not charged: write `await` or `async with` before reserve()")
         failures, under_way = list[BatchLimitError](), list[Any]()
         for key, tokens in self._difference(actual).items():
-            with _noted(failures):
+            try:
                 under_way.append(self._adjust(key, tokens))
+            except BatchLimitError as error:
+                failures.append(error)
         for arrived in filter(None, under_way):
-            with _noted(failures):
+            try:
                 yield arrived()
+            except BatchLimitError as error:
+                failures.append(error)
         if failures:
             raise failures[0]
 
@@ -84,20 +88,11 @@ class BaseReservation(Unique):
         is_taken_back = error is not None and not self._settled and self._on_error == "refund"
         self._settled = True
         for key, cost in self._costs.items():
-            if not (is_taken_back and cost):
-                continue
-            try:
-                self._adjust(key, -cost)  # whose way to the store a cancelled task does not wait for
-            except BatchLimitError as away:  # the block's own error is the one to be seen
-                not_refunded(key, cost, away)
-
-
-@contextmanager
-def _noted(failures: list[BatchLimitError]) -> Iterator[None]:
-    try:
-        yield
-    except BatchLimitError as error:
-        failures.append(error)
+            if is_taken_back and cost:
+                try:
+                    self._adjust(key, -cost)  # whose way to the store a cancelled task does not wait for
+                except BatchLimitError as away:  # the block's own error is the one to be seen
+                    not_refunded(key, cost, away)
 
 
 class OneKeyReservation(BaseReservation):
@@ -140,6 +135,141 @@ class SeveralKeysReservation(BaseReservation):
             ValueError: nothing was reserved at such a key.
             StoreUnavailable, LimiterClosed, TypeError: as the limiter says.
         """
+
+
+class _Block(BaseReservation):
+    """Is settled at the end of its `with` block."""
+
+    __slots__ = ()
+    _follow = staticmethod(run)
+
+    def __enter__(self) -> Self:
+        self._check_open()  # a second block would be charged to nobody
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._end(error)
+
+
+class Reservation(_Block, OneKeyReservation):
+    """What `RateLimiter.reserve` charged: settle it once, by hand or within a `with` block.
+
+    A block that ends without `settle` keeps the estimate. If the block raises, `on_error="refund"` takes the estimate
+    back.
+
+    Attributes:
+        key: what the estimate was charged to.
+        cost: the estimate, in tokens.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "20/hour")
+        >>> reservation = limiter.reserve("ann", 5)
+        >>> reservation.settle(2)
+        >>> reservation.settled, limiter.decide("ann", 0).remaining
+        (True, 18)
+    """
+
+    __slots__ = ()
+
+    def settle(self, actual: int) -> None:
+        self._correct({self.key: actual})
+
+
+class JointReservation(_Block, SeveralKeysReservation):
+    """What `RateLimiter.reserve` charged of several keys: settle it once, by hand or within a `with` block.
+
+    A block that ends without `settle` keeps the estimates. If the block raises, `on_error="refund"` takes all of them
+    back.
+
+    Attributes:
+        costs: the estimates, in tokens by key.
+
+    Example:
+        >>> from batchlimit import RateLimiter
+        >>> limiter = RateLimiter.from_url("memory://", "20/hour")
+        >>> with limiter.reserve({"model:rpm": 1, "model:tpm": 12}) as reservation:
+        ...     reservation.settle({"model:tpm": 9})
+        >>> limiter.decide("model:rpm", 0).remaining, limiter.decide("model:tpm", 0).remaining
+        (19, 11)
+    """
+
+    __slots__ = ()
+
+    def settle(self, actual: Mapping[str, int]) -> None:
+        self._correct(actual)
+
+
+class _AsyncBlock(BaseReservation):
+    """Is charged when it is awaited, else Python says so; and settled at the end of its `async with` block."""
+
+    __slots__ = ()
+    _follow = staticmethod(drive)
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._charged().__await__()
+
+    async def _charged(self) -> Self:
+        if (charge := self._charge) is not None:
+            await charge
+            self._charge = None
+        return self
+
+    async def __aenter__(self) -> Self:
+        self._check_open()  # a second block would be charged to nobody
+        return await self._charged()
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._end(error)
+
+
+class AsyncReservation(_AsyncBlock, OneKeyReservation):
+    """What `AsyncRateLimiter.reserve` charges when it is awaited, or entered: settle it once, by hand or in the block.
+
+    A block that ends without `settle` keeps the estimate. If the block raises or is cancelled, `on_error="refund"`
+    takes the estimate back.
+
+    Attributes:
+        key: what the estimate is charged to.
+        cost: the estimate, in tokens.
+
+    Example:
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
+        ...     reservation = await limiter.reserve("ann", 5)
+        ...     await reservation.settle(2)
+        ...     (await limiter.decide("ann", 0)).remaining
+        18
+    """
+
+    __slots__ = ()
+
+    async def settle(self, actual: int) -> None:
+        await self._correct({self.key: actual})
+
+
+class AsyncJointReservation(_AsyncBlock, SeveralKeysReservation):
+    """What `AsyncRateLimiter.reserve` charges of several keys when it is awaited, or entered: settle it once.
+
+    A block that ends without `settle` keeps the estimates. If the block raises or is cancelled, `on_error="refund"`
+    takes all of them back.
+
+    Attributes:
+        costs: the estimates, in tokens by key.
+
+    Example:
+        >>> from batchlimit import AsyncRateLimiter
+        >>> async with AsyncRateLimiter.from_url("memory://", "20/hour") as limiter:
+        ...     async with limiter.reserve({"model:rpm": 1, "model:tpm": 12}) as reservation:
+        ...         await reservation.settle({"model:tpm": 9})
+        ...     (await limiter.decide("model:tpm", 0)).remaining
+        11
+    """
+
+    __slots__ = ()
+
+    async def settle(self, actual: Mapping[str, int]) -> None:
+        await self._correct(actual)
 
 
 def not_refunded(key: str, tokens: int, error: Exception) -> None:

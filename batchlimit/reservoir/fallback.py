@@ -28,32 +28,6 @@ class Wish(NamedTuple):
     more: int
 
 
-class OpenBucket:
-    """Admits everything."""
-
-    def __init__(self, quota: Quota) -> None:
-        self._plenty = quota.largest_cost
-
-    def grant(self, wish: Wish, now: float) -> tuple[int, float]:
-        """Return (tokens, 0.0 s): what is wanted, and a burst on top, so that it lasts."""
-        return wish.queued + wish.more + self._plenty, 0.0
-
-    def put_back(self, tokens: int, now: float) -> None:
-        """There is no less of it."""
-
-    def fits_in(self, tokens: int, now: float) -> float:
-        """Return 0.0: everything is there."""
-        return 0.0
-
-    def level(self, now: float) -> int:
-        """Return one burst: more than that nobody can ask for at once."""
-        return self._plenty
-
-    def full_at(self) -> float:
-        """Return the distant past: to forget this one, and to begin anew, creates no token."""
-        return -math.inf
-
-
 class LocalBucket:
     """A token bucket of this process alone, with rate / instances and burst / instances of a quota.
 
@@ -111,8 +85,24 @@ class LocalBucket:
         return [min(burst, level + rate * elapsed) for (rate, burst), level in pairs]
 
 
-FallbackBucket = OpenBucket | LocalBucket
-"""What stands in for the bucket."""
+class OpenBucket(LocalBucket):
+    """Admits everything: it is always full."""
+
+    __slots__ = ()
+
+    def __init__(self, quota: Quota) -> None:
+        super().__init__(quota, 1, math.inf, -math.inf)
+
+    def grant(self, wish: Wish, now: float) -> tuple[int, float]:
+        """Return (tokens, 0.0 s): what is wanted, and a burst on top, so that it lasts."""
+        return wish.queued + wish.more + self.level(now), 0.0
+
+    def full_at(self) -> float:
+        """Return the distant past: to forget this one, and to begin anew, creates no token."""
+        return -math.inf
+
+    def _refilled(self, now: float) -> list[float]:
+        return [burst for _, burst in self._bands]
 
 
 class Fallback:
@@ -121,7 +111,7 @@ class Fallback:
     __slots__ = ("_forgiven_at", "_left", "_policy", "admitted", "bucket", "opened", "unrefunded")
 
     def __init__(self, policy: FailurePolicy) -> None:
-        self.bucket: FallbackBucket | None = None
+        self.bucket: LocalBucket | None = None
         self.admitted = 0  # tokens, without the store
         self.opened = 0  # and those that an operator had admitted without it
         self._policy = policy
@@ -143,7 +133,7 @@ class Fallback:
         """Return what to tell callers who need the store, which failed, where nothing stands in for it."""
         return Fail(error, UNCOUNTED if self._policy.kind == "local" else "")
 
-    def bucket_now(self, quota: Quota, view: BucketView, now: float) -> FallbackBucket | None:
+    def bucket_now(self, quota: Quota, view: BucketView, now: float) -> LocalBucket | None:
         """Return what answers instead of the bucket, by what it was when last seen; None: nothing does."""
         if self.bucket is None and self._policy.kind == "open":
             self.bucket = OpenBucket(quota)
@@ -162,7 +152,7 @@ class Fallback:
         """Return `admitted` and `opened` once such tokens are counted."""
         return (self.admitted, self.opened + spent) if is_open else (self.admitted + spent, self.opened)
 
-    def lend(self, bucket: FallbackBucket, wish: Wish, lease: Lease, now: float) -> float:
+    def lend(self, bucket: LocalBucket, wish: Wish, lease: Lease, now: float) -> float:
         """Lend what is wished for, if it is there; return in how many seconds it is (0.0: now)."""
         granted, wait = bucket.grant(wish, now)
         self._left = lease.borrow(granted, LEASE, now)

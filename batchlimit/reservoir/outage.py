@@ -4,7 +4,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.fallback import FallbackBucket, Wish
+from batchlimit.reservoir.fallback import LocalBucket, Wish
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
 
@@ -80,7 +80,7 @@ def fall_back(state: KeyState, admission: QueueAdmission, target: int, now: floa
     return bucket is not None
 
 
-def borrow(state: KeyState, bucket: FallbackBucket, target: int, now: float) -> None:
+def borrow(state: KeyState, bucket: LocalBucket, target: int, now: float) -> None:
     """Grant the waiters what they need, and `target` tokens in all if there are as many."""
     state.fallback.pay_back(state.lease, now)
     queued = state.queue.cost - (here := state.lease.held - state.lease.pending)  # what is pending is let go

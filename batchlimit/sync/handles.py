@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from batchlimit.base.decision import Decision
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import deadline
-from batchlimit.keyspace.reservation import OnError
+from batchlimit.keyspace.reservation import OnError, Reservation
 from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.template import TemplateLimit, is_coroutine_function, the_function
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.key_entry import KeyEntry
-from batchlimit.sync.reservation import Reservation
 
 if TYPE_CHECKING:
     from batchlimit.sync.limiter import RateLimiter

@@ -15,7 +15,7 @@ from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import asking, several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
-from batchlimit.keyspace.reservation import OnError, estimated, fitting
+from batchlimit.keyspace.reservation import JointReservation, OnError, Reservation, estimated, fitting
 from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.admission import AdmissionResult
@@ -26,7 +26,6 @@ from batchlimit.stores.redis import RedisStore
 from batchlimit.sync.handles import KeyHandle, Limit
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.registry import Registry
-from batchlimit.sync.reservation import JointReservation, Reservation
 from batchlimit.sync.waiting_thread import WaitingCoroutine, WaitingThread
 
 

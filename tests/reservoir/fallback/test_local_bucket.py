@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import BucketView, InstanceCount
-from batchlimit.reservoir.fallback import Fallback, FallbackBucket, LocalBucket, OpenBucket, Wish
+from batchlimit.reservoir.fallback import Fallback, LocalBucket, OpenBucket, Wish
 from tests.reservoir.world import SECOND, about, excess
 
 HUNDRED = Quota(100.0, 100)
 
 
-def standby(policy: FailurePolicy, instances: int) -> FallbackBucket | None:
+def standby(policy: FailurePolicy, instances: int) -> LocalBucket | None:
     """What stands in for a full bucket that told of so many instances."""
     count = InstanceCount()
     count.learn(instances, 0.0)
