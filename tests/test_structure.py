@@ -18,9 +18,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_163,
+    "lines": 47_148,
     "functions": 3_412,
-    "files": 299,
+    "files": 298,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
 }

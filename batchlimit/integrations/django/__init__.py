@@ -1,8 +1,7 @@
 """Rate limits for Django: middleware for WSGI and ASGI, a decorator for views, and a throttle for REST framework.
 
-The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`apps`) validates. `hold`
-is what the rules say of one request, and `middleware` watches its response to the end. A project names `middleware`,
-`limited` and `rest`.
+The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`apps`) validates. The way
+of one request is in `middleware`. A project names `middleware`, `limited` and `rest`.
 """
 
 from batchlimit.base.lazy import needed
@@ -10,8 +9,7 @@ from batchlimit.base.lazy import needed
 with needed(__name__, "django", "Django"):
     import django  # noqa: F401  said here what is missing, once for all modules of this package
 
-from batchlimit.integrations.django.hold import limited
-from batchlimit.integrations.django.middleware import RateLimitMiddleware, operation_names
+from batchlimit.integrations.django.middleware import RateLimitMiddleware, limited, operation_names
 from batchlimit.integrations.enforcement import decisions
 
 __all__ = ["RateLimitMiddleware", "decisions", "limited", "operation_names"]

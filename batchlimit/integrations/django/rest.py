@@ -8,7 +8,7 @@ from rest_framework.throttling import BaseThrottle
 
 from batchlimit.integrations.address import identity_of
 from batchlimit.integrations.django.configuration import asked, blocking, configuration
-from batchlimit.integrations.django.hold import MISSING, hold_of, spare
+from batchlimit.integrations.django.middleware import MISSING, hold_of, spare
 from batchlimit.integrations.enforcement import unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.rules.rule import ChargeSetting, RuleCost
