@@ -13,7 +13,7 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
 from batchlimit.bucket.spendable import Reserved
 from batchlimit.quota.quota import Quota
-from tests.reservoir.world import SECOND, about, excess
+from tests.reservoir.world import SECOND, about
 
 HUNDRED = Quota(100.0, 100)  # full again in a second, leases of 0.4 s while it is poor
 START = 1_700_000_000 * SECOND
@@ -58,55 +58,10 @@ def instant(at: float) -> int:
 # What is refilled
 
 
-def test_what_is_spent_flows_in_again_up_to_the_burst() -> None:
-    desk = Desk()
-    for at, need, granted, level in [
-        (0.00, 100, 100, 0),
-        (0.00, 0, 0, 0),  # reported: from here on it refills
-        (0.10, 11, 0, 10),
-        (0.10, 10, 10, 0),
-        (0.10, 0, 0, 0),
-        (0.50, 0, 0, 40),
-        (1.09, 0, 0, 99),
-        (1.10, 0, 0, 100),
-        (9.00, 1, 1, 99),
-    ]:
-        grant = desk.ask(at, need)
-        assert (at, grant.granted, grant.level) == (at, granted, level)
-
-
-def test_refill_stops_where_level_and_outstanding_reach_the_burst() -> None:
-    """All but the last three rows hold 60: as long as they may be spent, no token is refilled in their place."""
-    desk = Desk()
-    for at, held, granted, level in [
-        (0.0, 0, 60, 40),
-        (0.2, 60, 0, 40),
-        (0.4, 60, 0, 40),
-        (0.6, 30, 0, 40),  # reported spent: there is room now
-        (0.7, 30, 0, 50),
-        (1.0, 30, 0, 70),
-        (1.2, 30, 0, 70),
-    ]:
-        grant = desk.ask(at, queued=60 if at == 0.0 else 0, held=held)
-        assert (at, grant.granted, grant.level) == (at, granted, level)
-
-
-def test_fractions_of_a_token_are_kept() -> None:
-    desk = Desk(Quota(1.0, 1))
-    desk.spend(0.0, 1)
-    assert [desk.ask(at, 1).granted for at in (0.25, 0.5, 0.75, 1.0)] == [0, 0, 0, 1]
-
-
 @pytest.mark.parametrize(("fill", "level"), [(1.0, 100), (0.5, 50), (1 / 3, 33), (0.0, 0)])
 def test_a_bucket_begins_at_its_fill(fill: float, level: int) -> None:
     assert Desk(fill=fill).look(0.0) == Level(level, 0, 0)
     assert Bucket(Quota(1e6, 100), START, fill).peek(START).level == level, "nothing is refilled before"
-
-
-def test_a_look_changes_nothing() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    assert [desk.look(at).level for at in (0.5, 0.9, 0.2, 0.5)] == [50, 90, 20, 50]
 
 
 # Whole grants, parts of grants, refusals
@@ -151,18 +106,6 @@ def test_an_instance_that_is_alone_leases_all_that_is_left(others: int, left: in
     assert desk.ask(0.0, 0, queued=0, want=100).granted == granted
 
 
-def test_a_refusal_changes_nothing_and_says_when() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    for at, need, retry_after in [(0.0, 50, 0.5), (0.1, 50, 0.4), (0.3, 50, 0.2), (0.3, 40, 0.1), (0.3, 100, 0.7)]:
-        before = desk.look(at)
-        grant = desk.ask(at, need)
-        assert (grant.granted, grant.starts_in) == (0, 0.0)
-        assert grant.retry_after == about(retry_after)
-        assert desk.look(at) == before
-    assert desk.ask(0.5 + 2e-6, 50).granted == 50
-
-
 @given(st.floats(0.01, 1e5), st.integers(1, 500), st.integers(1, 500), st.integers(1, 500))
 def test_refused_until_the_named_instant_and_granted_at_it(rate: float, burst: int, spent: int, cost: int) -> None:
     spent, cost = min(spent, burst), min(cost, burst)
@@ -184,41 +127,10 @@ def test_one_host_keeps_half_the_burst_in_reserve_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "poor", "rich"),
-    [
-        (Quota(100.0, 100), 0.4, 0.75),
-        (Quota(100.0, 250), 1.0, 1.5),
-        (Quota(1.0, 1000), 1.0, 1.5),
-        (Quota(1000.0, 500), 0.2, 0.375),
-        (Quota(1000.0, 500, [Quota(100.0, 40)]), 0.16, 0.3),
-        (Quota(1000.0, 10), 0.02, 0.02),
-    ],
-    ids=str,
-)
-def test_a_lease_lasts_a_part_of_the_time_to_fill_and_more_of_it_while_the_bucket_is_rich(
-    quota: Quota, poor: float, rich: float
-) -> None:
-    """Only a lease of more than those who wait will spend at once: that lasts a quarter of a second at most."""
-    for fill, lease in [(1.0, rich), (0.49, poor)]:
-        desk = Desk(quota, fill)
-        assert desk.ask(0.0, want=2, round_trip=0.001).lease == about(lease)
-        assert Desk(quota, fill).ask(0.0, 1, round_trip=0.001).lease == about(min(poor, 0.25))
-
-
-@pytest.mark.parametrize(
     ("round_trip", "lease"), [(0.0, 0.1), (0.001, 0.02), (0.01, 0.04), (0.04, 0.1), (0.3, 0.6), (9.0, 4.0)]
 )
 def test_no_lease_is_shorter_than_answers_take(round_trip: float, lease: float) -> None:
     assert Desk(Quota(1000.0, 10)).ask(0.0, 1, round_trip=round_trip).lease == about(lease)
-
-
-def test_an_expired_lease_leaves_room_but_no_tokens() -> None:
-    """The instance may have spent them at the last moment."""
-    desk = Desk()
-    desk.ask(0.0, 60)
-    for at, level, outstanding in [(0.39, 40, 60), (0.40, 40, 0), (0.50, 50, 0), (1.00, 100, 0)]:
-        grant = desk.ask(at, 0, "b")
-        assert (at, grant.level, desk.look(at).outstanding) == (at, level, outstanding)
 
 
 def test_each_lease_that_ended_leaves_room_from_its_own_end_on() -> None:
@@ -254,80 +166,7 @@ def test_a_host_keeps_nothing_of_a_lease_that_expired_on_the_way() -> None:
     assert (grant.kept, grant.granted, desk.look(0.4).outstanding) == (0, 5, 5)
 
 
-def test_hosts_that_vanished_are_swept() -> None:
-    """A second after their last ask they no longer share; the tokens they held are gone with their lease."""
-    desk = Desk()
-    for instance in "bcd":
-        desk.ask(0.0, 20, instance)
-    timeline = [
-        (0.0, 4, 60),
-        (0.39, 4, 60),
-        (0.41, 4, 0),
-        (0.99, 4, 0),
-        (1.5, 1, 0),
-    ]  # at, active instances, outstanding
-    for at, active, outstanding in timeline:
-        assert (at, desk.ask(at).active_instances, desk.look(at).outstanding) == (at, active, outstanding)
-
-
 # What arrives twice, or late
-
-
-def test_an_ask_that_granted_answers_its_repetition_with_the_same_tokens() -> None:
-    desk = Desk()
-    desk.ask(0.0, 10)
-    first = desk.ask(0.0, 5, queued=20, held=10, seq=7)
-    again = desk.ask(0.1, 5, queued=30, held=8, seq=7)
-    assert (first.granted, first.kept, first.lease) == (20, 10, 0.4)
-    assert again == first._replace(lease=about(0.3))
-    assert desk.look(0.1) == Level(70, 30, 1)
-
-
-def test_an_ask_that_granted_nothing_may_be_repeated() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    assert desk.ask(0.0, 10, seq=7).granted == 0
-    assert desk.ask(0.2, 10, seq=7).granted == 10
-
-
-def test_an_older_ask_changes_nothing() -> None:
-    desk = Desk()
-    desk.ask(0.0, 10, seq=8)
-    before = desk.look(0.1)
-    grant = desk.ask(0.1, 5, seq=7)
-    assert (grant.granted, grant.kept) == (0, 0)
-    assert desk.look(0.1) == before
-
-
-def test_tokens_are_given_back_once() -> None:
-    desk = Desk()
-    desk.ask(0.0, 60)
-    assert desk.give(0.0, 20, held=30, seq=5) == 20
-    assert desk.look(0.0) == Level(60, 30, 1)
-    assert desk.give(0.0, 20, held=30, seq=5) == 0
-    assert desk.give(0.0, 20, held=30, seq=4) == 0
-    assert desk.look(0.0) == Level(60, 30, 1)
-
-
-@pytest.mark.parametrize(
-    ("back", "level", "outstanding"),
-    [
-        ({"tokens": 60}, 70, 0),  # all that was held
-        ({"tokens": 1000}, 70, 0),  # never more
-        ({"tokens": 20}, 30, 0),  # the rest was spent
-        ({"tokens": 20, "held": 40}, 30, 40),
-        ({"tokens": 60, "held": 40}, 30, 40),
-        ({"tokens": 0, "held": 1000}, 10, 60),
-        ({"tokens": 10, "instance": "stranger"}, 10, 60),
-    ],
-)
-def test_no_more_comes_back_than_was_held(back: dict[str, Any], level: int, outstanding: int) -> None:
-    desk = Desk()
-    desk.spend(0.0, 30, "b")
-    desk.ask(0.0, 60)
-    desk.give(0.0, **back)
-    look = desk.look(0.0)
-    assert (look.level, look.outstanding) == (level, outstanding)
 
 
 def test_what_comes_back_with_an_ask_was_not_used() -> None:
@@ -335,14 +174,6 @@ def test_what_comes_back_with_an_ask_was_not_used() -> None:
     desk.ask(0.0, 60)
     desk.ask(0.0, held=40, back=15)
     assert desk.bucket._used == 60 - 15
-
-
-def test_a_refund_is_credited_as_far_as_there_is_room() -> None:
-    desk = Desk()
-    desk.spend(0.0, 50)
-    desk.ask(0.0, 20, "b")
-    for refund, credited, level in [(10, 10, 40), (100, 40, 80), (1, 0, 80)]:
-        assert (desk.give(0.0, refund=refund), desk.look(0.0)) == (credited, Level(level, 20, 2))
 
 
 @pytest.mark.parametrize(("seconds", "credited"), [(0.995, 0), (0.985, 1), (0.984, 1), (0.975, 2)])
@@ -370,21 +201,6 @@ def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_sha
     assert desk.bucket._table.weights == 1
 
 
-def test_a_host_accrues_by_its_weight() -> None:
-    """Both ask for all there is at a bucket that was emptied a moment ago: two thirds and one third."""
-    desk = Desk()
-    desk.ask(0.0, 0, "heavy", weight=2)
-    desk.spend(0.0, 100, "light")
-    desk.ask(0.0, 1, "heavy", weight=2)
-    assert [
-        desk.ask(0.3, 1, instance, queued=100, weight=weight).granted
-        for instance, weight in [("heavy", 2), ("light", 1)]
-    ] == [
-        20,
-        10,
-    ]
-
-
 def test_a_host_that_gives_all_back_leaves_its_share_to_the_others() -> None:
     desk = Desk()
     desk.ask(0.0, 10)
@@ -400,44 +216,7 @@ def test_a_host_that_gives_all_back_leaves_its_share_to_the_others() -> None:
 BOTH = Quota(100.0, 100, [Quota(10.0, 60)])
 
 
-def test_tokens_are_taken_from_every_bandwidth_or_from_none() -> None:
-    desk = Desk(BOTH)
-    for at, need, granted, levels in [
-        (0.0, 60, 60, (40, 0)),
-        (0.0, 0, 0, (40, 0)),
-        (0.1, 10, 0, (50, 1)),
-        (1.0, 10, 10, (90, 0)),
-        (1.0, 0, 0, (90, 0)),
-        (9.0, 0, 0, (100, 60)),
-    ]:
-        assert (at, desk.ask(at, need).granted) == (at, granted)
-        assert desk.bucket._levels == about(levels)
-
-
-def test_the_slowest_bandwidth_says_when() -> None:
-    desk = Desk(BOTH)
-    desk.spend(0.0, 60)
-    assert desk.ask(0.0, 50).retry_after == about(5.0)
-
-
 # A new quota
-
-
-def test_a_new_quota_acts_at_once_and_what_was_used_stays_used() -> None:
-    desk = Desk()
-    desk.spend(0.0, 40)
-    for quota, level in [(Quota(100.0, 200), 120), (Quota(1.0, 10), 6), (Quota(100.0, 100), 60)]:
-        grant = desk.ask(0.0, quota=quota)
-        assert (grant.quota, grant.level) == (None, level)
-
-
-def test_a_lowered_quota_leaves_room_for_what_is_leased() -> None:
-    desk = Desk()
-    desk.ask(0.0, 60)
-    assert desk.ask(0.0, held=60, quota=Quota(100.0, 70)).level == 10
-    assert desk.look(0.0) == Level(10, 60, 1)
-    desk.ask(0.0, held=60, quota=Quota(100.0, 50))
-    assert desk.look(0.0) == Level(0, 60, 1)
 
 
 def test_a_bandwidth_that_is_added_begins_as_poor_as_the_poorest() -> None:
@@ -445,16 +224,6 @@ def test_a_bandwidth_that_is_added_begins_as_poor_as_the_poorest() -> None:
     desk.spend(0.0, 75)
     desk.ask(0.0, quota=Quota(100.0, 100, [Quota(1.0, 1000)]))
     assert desk.bucket._levels == [25, 250]
-
-
-def test_an_older_caller_is_told_the_quota_that_holds_and_does_not_change_it() -> None:
-    desk, new = Desk(), Quota(100.0, 200)
-    desk.ask(0.0, 1, "old", age=10.0)
-    changed = desk.ask(0.0, 0, "new", quota=new, age=1.0)
-    told = desk.ask(0.0, 150, "old", age=10.0)
-    assert (changed.quota, told.quota, told.version) == (None, new, changed.version)
-    assert told.granted == 150
-    assert desk.ask(0.0, 0, "old", quota=new, age=10.0).quota is None
 
 
 _OLD, _NEW = Quota(100.0, 100), Quota(100.0, 200)
@@ -524,29 +293,7 @@ def test_the_bucket_obeys_the_highest_rank_that_was_heard_of_lately(story: str) 
         assert (grant.quota or quota) == obeyed, at
 
 
-def test_two_quotas_in_turn_mint_nothing() -> None:
-    desk = Desk()
-    desk.spend(0.0, 99)
-    for turn in range(50):
-        desk.ask(0.0, quota=Quota(100.0, 1000) if turn % 2 else HUNDRED)
-    assert desk.ask(0.0, quota=HUNDRED).level == 1
-
-
 # Grants that begin later
-
-
-def test_a_caller_who_can_wait_is_promised_what_will_have_flowed_in() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    for at, instance, need, max_wait, granted, starts_in, level in [
-        (0.0, "a", 20, 1.0, 20, 0.2, -20),
-        (0.0, "a", 50, 0.6, 0, 0.0, -20),
-        (0.1, "a", 20, 1.0, 20, 0.3, -30),
-        (0.4, "a", 20, 1.0, 20, 0.2, -20),
-    ]:
-        grant = desk.ask(at, need, instance, max_wait=max_wait, held=0)
-        assert (at, grant.granted, grant.level) == (at, granted, level)
-        assert grant.starts_in == about(starts_in)
 
 
 def test_a_promise_keeps_its_whole_lease_from_its_beginning() -> None:
@@ -660,38 +407,6 @@ _asks = st.tuples(
     st.floats(0.0, 1.0),  # the part of what was held that is still there
     st.sampled_from((0.0, 0.0, 0.3, 1.0)),  # max_wait
 )
-
-
-@given(st.lists(_asks, max_size=60), st.sampled_from((HUNDRED, BOTH, Quota(2000.0, 70))))
-def test_hosts_that_spend_in_the_last_moment_spend_burst_and_flow(
-    asks: list[tuple[int, str, int, int, int, float, float]], quota: Quota
-) -> None:
-    """The worst case: an instance spent reported tokens just now, and expired ones just before they expired."""
-    desk, now = Desk(quota), 0
-    pools: dict[str, list[tuple[int, int, int]]] = {instance: [] for instance in "abc"}  # (tokens, from, until)
-    spendings: list[tuple[int, int]] = []
-    for pause, instance, need, more, most, part, max_wait in asks:
-        now += pause
-        for each, pool in pools.items():
-            spendings += [(until, tokens) for tokens, _, until in pool if until <= now]
-            pools[each] = [entry for entry in pool if entry[2] > now]
-        held = sum(math.floor(part * tokens) if begins <= now else tokens for tokens, begins, _ in pools[instance])
-        spendings.append((now, sum(tokens for tokens, *_ in pools[instance]) - held))
-        grant = desk.ask(
-            now / SECOND, need, instance, queued=need + more, want=need + more + most, held=held, max_wait=max_wait
-        )
-        assert grant.granted == 0 or need <= grant.granted <= need + more + most
-        assert grant.kept == held
-        for band, level in zip(quota.bandwidths, desk.bucket._levels, strict=True):
-            assert level + desk.bucket._table.outstanding <= band.burst * (1 + 1e-12)
-        begins = now + round(grant.starts_in * SECOND)
-        until = begins + round(grant.lease * SECOND)
-        waiting = [(tokens, since, until) for tokens, since, _ in pools[instance] if since > now]
-        here = held - sum(tokens for tokens, *_ in waiting)
-        pools[instance] = [(here, now, until), *waiting, (grant.granted, begins, until)]
-    spendings.sort()
-    for band in quota.bandwidths:
-        assert excess(spendings, band.rate, band.burst) <= 1e-3 + 2 * band.rate / SECOND
 
 
 @pytest.mark.parametrize(("max_wait", "free_at"), [(0.0, 0.4), (1.0, 10.4)])
