@@ -81,18 +81,6 @@ def play(scene: Scene, story: str) -> None:
 # Without partitions
 
 
-def test_as_many_enter_as_the_limit_says() -> None:
-    play(Scene(2), "come a: A; come b: AB; come c: limit; go a: B; come c: BC")
-
-
-def test_a_lower_limit_lets_who_is_inside_finish() -> None:
-    play(
-        Scene(3),
-        "come a: A; come b: AB; come c: ABC; resize 1: ABC; go a: BC; come d: limit; go b: C; come d: limit; "
-        "go c: ; come d: D",
-    )
-
-
 @pytest.mark.parametrize(("order", "served"), [("fifo", ["Abc", "Bc", "C"]), ("lifo", ["Abc", "Cb", "B"])])
 def test_who_is_next(order: Order, served: list[str]) -> None:
     scene = Scene(1, queue=Queue(5, order=order))
@@ -101,10 +89,6 @@ def test_who_is_next(order: Order, served: list[str]) -> None:
     assert scene.come("c") == served[0]
     assert scene.go("a") == served[1]
     assert scene.go(served[1][0].lower()) == served[2]
-
-
-def test_a_full_queue_refuses() -> None:
-    play(Scene(1, queue=Queue(1)), "come a: A; come b: Ab; come c: queue_full; give_up b: A; come c: Ac")
 
 
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
@@ -138,25 +122,9 @@ def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
     assert scene.go("a") == "Be"
 
 
-def test_a_higher_limit_serves_who_waits() -> None:
-    play(Scene(1, queue=Queue(9)), "come a: A; come b: Ab; come c: Abc; come d: Abcd; resize 3: ABCd")
-
-
 # Partitions
 
 LIVE = {"live": 0.7, "batch": 0.3}
-
-
-def test_a_soft_share_is_had_above_the_limit() -> None:
-    """Batch takes all ten places; live gets its seven nevertheless, and no more."""
-    scene = Scene(10, Partitions(LIVE))
-    for i in range(10):
-        scene.come(str(i), "batch")
-    assert scene.come("x", "batch") == "limit"
-    for call in "abcdefg":
-        assert scene.come(call, "live").endswith(call.upper())
-    assert scene.come("h", "live") == "limit"
-    assert scene.gate.in_flight == 17
 
 
 def test_a_strict_share_is_had_below_the_limit() -> None:
@@ -194,27 +162,11 @@ def test_who_comes_while_a_gate_is_behind_takes_no_place_under_a_cap_before_thos
     assert (gate.behind, batch.busy, batch.most, gate.enter(batch, 0)) == (True, 17, 20, False)
 
 
-def test_who_is_refused_for_a_kept_share_comes_back_when_the_first_is_lent() -> None:
-    scene = Scene(4, Partitions({"idle": 0.25, "early": 0.25, "late": 0.25}, strict=True))
-    for call in ("early", "late"):
-        scene.come(call, call)
-        scene.go(call)
-        scene.now += SECOND // 4
-    assert Counts().refusal(scene.gate, scene.gate.partitions.rest, "partition", scene.now).retry_after == 0.5
-
-
 def test_who_is_refused_for_a_kept_share_waits_no_less_than_for_a_place() -> None:
     scene = Scene(4, Partitions({"live": 0.25}, strict=True))
     counts = Counts()
     counts.last_rtt_ns = 4 * SECOND
     assert counts.refusal(scene.gate, scene.gate.partitions.rest, "partition", scene.now).retry_after == 1.0
-
-
-def test_who_waits_is_served_when_a_share_is_lent() -> None:
-    play(
-        Scene(1, Partitions({"live": 1.0}, strict=True), Queue(9)),
-        "come a live: A; go a: ; come b batch: b; pass_by 0.5: b; pass_by 0.5: B",
-    )
 
 
 def test_who_waits_claims_its_share() -> None:
@@ -253,12 +205,6 @@ def test_a_share_is_what_it_says_at_every_limit(limits: range) -> None:
         for strict, expected in ((False, -(-limit * percent // 100)), (True, limit * percent // 100)):
             gate = Gate(limit, Partitions({"it": percent / 100}, strict=strict))
             assert gate.partitions.of("it").guaranteed == expected, limit
-
-
-def test_shares_follow_the_limit() -> None:
-    gate = Gate(10, Partitions(LIVE))
-    gate.resize(20, 0)
-    assert [(each.name, each.guaranteed) for each in gate.partitions.all] == [("live", 14), ("batch", 6), ("", 0)]
 
 
 # Many who wait

@@ -10,11 +10,10 @@ from batchlimit import Decision, FailurePolicy, Quota, RateLimiter, StoreUnavail
 from batchlimit.integrations.address import FailedIdentity
 from batchlimit.integrations.enforcement import Enforcer, Response, RouteLimit
 from batchlimit.integrations.enforcement.charging import Underway
-from batchlimit.integrations.enforcement.plan import Bill, Plans, known_of, mark, marks_of
+from batchlimit.integrations.enforcement.plan import Bill, Plans, mark, marks_of
 from batchlimit.integrations.headers import Fields, Prepared
 from batchlimit.rules import Request, Rule, Rules, RulesError
 from batchlimit.rules.key import NoKey
-from batchlimit.rules.request import NOTHING
 from batchlimit.testing import fake_limiter
 from tests.garbage import kept
 from tests.integrations.enforcers import Make
@@ -594,21 +593,6 @@ def test_a_function_asks_for_each_limit_that_was_noted_on_it() -> None:
 
 
 UNREAD = FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))
-
-
-@pytest.mark.parametrize(
-    ("request_knows", "route_knows"), [({"user": "ann"}, {"user": "bob"}), (UNREAD, {"user": "bob"})]
-)
-def test_a_route_that_knows_who_asks_is_believed(request_knows: Any, route_knows: Any) -> None:
-    assert known_of(request_knows, route_knows)["user"] == "bob"
-
-
-@pytest.mark.parametrize(("request_knows", "route_knows"), [({}, UNREAD), (UNREAD, {}), (UNREAD, NOTHING)])
-def test_of_whom_nobody_can_say_who_asks_a_key_has_no_value(request_knows: Any, route_knows: Any) -> None:
-    known = known_of(request_knows, route_knows)
-    assert known["ip"] == "192.0.2.1"
-    with pytest.raises(OSError, match="away"):
-        known["user"]
 
 
 def test_a_store_that_is_away_is_decided_by_the_rule(make: Make) -> None:

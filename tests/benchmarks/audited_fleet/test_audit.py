@@ -19,68 +19,6 @@ def at(*instants: float, cost: int = 1) -> list[Admission]:
 
 
 @pytest.mark.parametrize(
-    ("quota", "admissions", "expected"),
-    [
-        ("1/s burst 3", [], 0),
-        ("1/s burst 3", at(0, 0, 0), 0),
-        ("1/s burst 3", at(0, 0, 0, 0), 1),
-        ("1/s burst 3", at(0, 0, 0, 0.5), 0.5),
-        ("1/s burst 3", at(0, 0, 0, 1, 2, 3), 0),
-        ("1/s burst 3", at(0, 0, 0, 1, 2, 2), 1),
-        # The burst comes back with time, but no more than the burst.
-        ("1/s burst 3", at(0, 0, 0, 9, 9, 9), 0),
-        ("1/s burst 3", at(0, 99, 99, 99, 99), 1),
-        # The debt of one window does not depend on another one's.
-        ("1/s burst 1", at(0, 0, 100, 100, 100, 200, 200), 2),
-        # A debt that was not paid off grows.
-        ("1/s burst 1", at(0, 0, 0.5, 1), 2),
-        # A batch that outlives its bucket: 100 tokens taken while it was full, and 100 more when it is full again.
-        ("100/s burst 100", at(*[10.0] * 200), 100),
-    ],
-)
-def test_exact_readings_show_the_largest_debt_of_the_bucket(
-    quota: str, admissions: list[Admission], expected: float
-) -> None:
-    assert excess(admissions, Quota.parse(quota)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("admissions", "expected"),
-    [
-        # Either may have been a second before the other.
-        ([(0, 1, 1), (0, 1, 1)], 0),
-        # Three cannot be: the best is 0, 1 and one of them again.
-        ([(0, 1, 1), (0, 1, 1), (0, 1, 1)], 1),
-        ([(0, 0.4, 1), (0, 0.4, 1)], 0.6),
-        # A wide interval gives way to a narrow one on either side of it, whichever was written down first.
-        ([(0, 9, 1), (0.5, 0.5, 1)], 0),
-        ([(0, 9, 1), (8.5, 8.5, 1)], 0),
-        ([(0, 9, 1), *at(*range(10))], 1),
-        ([(0, 10, 1), *at(*range(10))], 0),
-        # A thread that slept through the run proves nothing, and hides nothing that others prove.
-        ([(0, 99, 1), *at(50, 50)], 1),
-        ([(0, 0.5, 5), (7, 7.5, 1)], 3.5),
-    ],
-)
-def test_an_admission_may_have_been_anywhere_in_its_interval(admissions: list[Admission], expected: float) -> None:
-    assert excess(admissions, Quota(1, 1)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("admissions", "expected"),
-    [
-        (at(0, cost=10), 0),
-        (at(0, cost=11), 1),
-        (at(0, 1, cost=10), 8),
-        (at(0, 5, cost=10), 0),
-        (at(0, cost=10) + at(1, cost=3), 1),
-    ],
-)
-def test_an_admission_costs_its_tokens(admissions: list[Admission], expected: float) -> None:
-    assert excess(admissions, Quota(2, 10)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
     ("admissions", "expected"),
     [
         (at(*range(6)), 0),
