@@ -1,4 +1,4 @@
-"""The sizes that keep the library readable: of the whole, of its modules, and of its classes."""
+"""The sizes that keep the library readable: of the whole, of its tests, of its modules, and of its classes."""
 
 import ast
 import functools
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 LIBRARY = Path(__file__).parents[1] / "batchlimit"
+TESTS = Path(__file__).parent
 MOST_LINES = 300
 USUAL_LINES = range(60, 181)
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
@@ -23,12 +24,13 @@ CEILINGS = {
     "files": 298,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
+    "lines of tests/": 0,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
 
 
 @pytest.mark.parametrize("what", CEILINGS)
-def test_the_library_does_not_grow(what: str) -> None:
+def test_neither_the_library_nor_its_tests_grow(what: str) -> None:
     count, told = sizes()[what]
     assert count <= CEILINGS[what], (
         f"{what}: {count}. Delete or merge something, or say in the commit why it is more. {told}"
@@ -94,7 +96,15 @@ def sizes() -> dict[str, tuple[int, str]]:
         "files": (len(sources), ""),
         "classes of one name": (len(twice), "\n".join(f"{name}: {', '.join(files)}" for name, files in twice.items())),
         "entries of batchlimit/": (len(entries), ", ".join(entries)),
+        "lines of tests/": lines_of(TESTS),
     }
+
+
+def lines_of(root: Path) -> tuple[int, str]:
+    found = Counter[str]()
+    for path in root.rglob("*.py"):
+        found[path.relative_to(root).parts[0]] += len(path.read_text().splitlines())
+    return found.total(), f"A test goes that no change of tests/mutate needs. Most are in {found.most_common(5)}"
 
 
 def of_one_name(sources: dict[str, str]) -> dict[str, list[str]]:
