@@ -19,9 +19,9 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_148,
+    "lines": 47_104,
     "functions": 3_412,
-    "files": 298,
+    "files": 295,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
     "lines of tests/": 84_553,

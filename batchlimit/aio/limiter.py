@@ -17,7 +17,7 @@ from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace import asking, several
+from batchlimit.keyspace import several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.keyspace.reservation import AsyncJointReservation, AsyncReservation, OnError, estimated, fitting
@@ -130,7 +130,7 @@ class AsyncRateLimiter(
         return Pending(self._decide(key, cost))
 
     def peek(self, key: str) -> Answer[Decision]:
-        return Pending(drive(asking.peek(self._registry, key)))
+        return Pending(drive(self._registry.peek(key)))
 
     async def refund(self, key: str, cost: int = 1) -> None:
         entry = self._registry.entry(key)
@@ -138,10 +138,10 @@ class AsyncRateLimiter(
         await entry.refund(cost, key)()
 
     async def pause(self, key: str, seconds: float, *, why: str = "") -> None:
-        await drive(asking.pause(self._registry, key, seconds, why))
+        await drive(self._registry.pause(key, seconds, why))
 
     async def resume(self, key: str) -> bool:
-        return await drive(asking.resume(self._registry, key))
+        return await drive(self._registry.resume(key))
 
     @overload  # type: ignore[override]
     def reserve(
@@ -194,7 +194,7 @@ class AsyncRateLimiter(
         return registry.memory.take_leased(costs) if registry.thread == get_ident() else None
 
     async def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
-        return await drive(asking.line_up(self._registry, key, wait, spacing, longest))
+        return await drive(self._registry.line_up(key, wait, spacing, longest))
 
     async def close(self) -> None:
         await self._registry.close()

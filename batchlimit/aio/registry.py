@@ -7,12 +7,12 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from batchlimit.aio.acquire_all import AsyncAcquireAll
 from batchlimit.aio.awaitable import ImmediateAnswer
 from batchlimit.aio.guarded_store import GuardedStore
 from batchlimit.aio.home import FileFollower, Home
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.spends import Spends
+from batchlimit.aio.waiting_task import AsyncAcquireAll
 from batchlimit.base.blocking import give_way
 from batchlimit.base.forks import Forkables
 from batchlimit.base.steps import drive

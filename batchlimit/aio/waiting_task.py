@@ -1,13 +1,15 @@
-"""How tasks wait for tokens: in the queue of a key, or for a refill that serves many of them."""
+"""How tasks wait for tokens: in the queue of a key, or of several, or for a refill that serves many of them."""
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
+from batchlimit.keyspace.several import SeveralKeys
+from batchlimit.quota.key import Costs
 from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.guard import MANY
@@ -119,6 +121,43 @@ class WaitingTask:
 def _end(woken: "asyncio.Future[None]") -> None:
     if not woken.done():  # else its task was cancelled
         woken.set_result(None)
+
+
+class AsyncAcquireAll(SeveralKeys[WaitingTask]):
+    """Several keys at once for a task; those of which nothing is known are asked for at the same time."""
+
+    def __init__(self, costs: Costs, registry: Any, priority: int, came: Mapping[str, int]) -> None:
+        super().__init__(costs, registry, registry.entry, priority, came)
+
+    def _begin(self, keys: Sequence[str], patience: float) -> None:
+        for key in keys:
+            caller = self._begun[key] = self._join(key, patience)
+            if isinstance(caller.waiter.verdict, Refuse):
+                break  # from memory: no other key has to be asked for
+
+    async def _hold(self, key: str, until: float) -> AdmissionResult:
+        caller = self._begun.pop(key, None) or self._join(key, until)
+        while isinstance(await caller.verdict(self._clock), Retired):
+            self._held.remove(caller)
+            caller.entry.leave(caller)
+            caller = self._join(key, until)
+        return caller.told()
+
+    def _join(self, key: str, until: float) -> WaitingTask:
+        entry = self._find(key)
+        caller: WaitingTask = entry.join(self._costs[key], until, self._number(entry, key), priority=self._priority)
+        self._places[entry] = caller.waiter.number
+        self._held.append(caller)
+        return caller
+
+    def _leave(self) -> None:
+        self._begun.clear()
+        while self._held:
+            caller = self._held.pop()
+            caller.entry.leave(caller)
+
+    def _finish(self, leave: Callable[[], None]) -> None:
+        """Do nothing: it is done at once."""
 
 
 class LoopRefillGate:

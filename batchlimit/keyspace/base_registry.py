@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from batchlimit.base.decision import Decision
 from batchlimit.base.steps import Steps
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import log_event
@@ -12,11 +13,13 @@ from batchlimit.keyspace.census import Census
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.several import FromMemory
 from batchlimit.quota.failure_policy import warn_if_uncounted
+from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import Lost, NotUnderstood
-from batchlimit.reservoir.options import Options
+from batchlimit.reservoir.options import Options, check_pause, check_turn
 from batchlimit.reservoir.statistics import Statistics
+from batchlimit.reservoir.waiter import Fail
 
 CLOSED = "this limiter was closed"
 
@@ -81,8 +84,9 @@ class BaseRegistry:
 
     rules: RuleReader
     store: Any
+    entry: Callable[[str], Any]
     live_entry: Callable[[str], Any]
-    """Returns the entry of a key that has not retired; makes it if there is none."""
+    """Return the entry of a key, and one that has not retired; make it if there is none."""
     _keyspace: Keyspace[Any]
     attempt: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     """In what a caller takes the tokens of several keys; where time is virtual, nobody else moves it meanwhile."""
@@ -119,6 +123,61 @@ class BaseRegistry:
         """Raise LimiterClosed after close()."""
         if self.closed:
             raise LimiterClosed(CLOSED)
+
+    # Calls that ask the store for themselves, whatever is leased: a thread calls what is yielded, and a task awaits it.
+
+    def peek(self, key: str) -> Steps[Decision]:
+        """Return how the next call of cost 1 would fare."""
+        entry, clock = self.entry(key), self.clock
+        state, forecast = entry.reservoir.state, entry.reservoir.forecast
+        if (told := forecast.without_bucket(clock())) is not None:
+            return told  # type: ignore[no-any-return]
+        level = yield self.store.outcome(self.store.peek, entry.key, state.quota)
+        if not isinstance(level, StoreUnavailable):
+            return entry.locked(lambda: forecast.at_level(level, clock()))  # type: ignore[no-any-return]
+        self.check_open()  # else the error tells of our end, not of the store
+        if (told := entry.locked(lambda: forecast.without_store(clock()))) is None:
+            raise state.fallback.failure(level).to_raise(key)
+        return told  # type: ignore[no-any-return]
+
+    def pause(self, key: str, seconds: float, why: str) -> Steps[None]:
+        """Pause a key for the whole fleet; where the store is away, for this process, then raise StoreUnavailable."""
+        seconds = check_pause(seconds, why)
+        entry, pauses = self.entry(key), self.store.pauses
+        if (quota := entry.reservoir.state.to_ask_with) is None:
+            return  # nothing is admitted there
+        told = yield self.store.outcome(self.store.call, entry.key, pauses.pause, entry.key, quota, seconds, why)
+        failed = self._failure(key, told)
+        left = seconds if failed else told
+        while left and not self.live_entry(key).hold(left):
+            pass  # it had just retired
+        if failed:
+            raise failed
+
+    def resume(self, key: str) -> Steps[bool]:
+        """End the pause of a key; return whether there was one."""
+        entry, pauses = self.entry(key), self.store.pauses
+        was_paused = yield self.store.outcome(self.store.call, entry.key, pauses.resume, entry.key)
+        if failed := self._failure(key, was_paused):
+            raise failed
+        entry = self.live_entry(key)
+        entry.locked(entry.reservoir.lifecycle.resume)
+        return was_paused  # type: ignore[no-any-return]
+
+    def line_up(self, key: str, wait: float, spacing: float, longest: float) -> Steps[float]:
+        """Return the seconds until the next turn of the fleet's at a key; a turn after `longest` is not given."""
+        self.check_open()
+        name, turn, pauses = stored(check_key(key)), check_turn(wait, spacing, longest), self.store.pauses
+        seconds = yield self.store.outcome(self.store.call, name, pauses.line_up, name, *turn)
+        if failed := self._failure(key, seconds):
+            raise failed
+        return seconds  # type: ignore[no-any-return]
+
+    def _failure(self, key: str, told: object) -> Exception | None:
+        if not isinstance(told, StoreUnavailable):
+            return None
+        self.check_open()  # else the error tells of our end, not of the store
+        return Fail(told).to_raise(key)
 
     def refund_all(self, costs: Mapping[str, int]) -> None:
         """Take back what was charged, too late to be of use."""

@@ -1,7 +1,6 @@
 """Buckets of this process alone: what stands in for one key's while the store is away, and a quota on trial."""
 
 import math
-from typing import NamedTuple
 
 from batchlimit.quota.failure_policy import CLOSED, UNCOUNTED, FailurePolicy
 from batchlimit.quota.quota import Quota
@@ -18,14 +17,6 @@ _TICK = 1e-6
 """Seconds on top of a wait, so that what was waited for is there at its end, and nobody asks a moment too early."""
 _ABSOLVED = 60.0
 """For so long (s) after the return of the store a refund may be of what was admitted without it."""
-
-
-class Wish(NamedTuple):
-    """What the callers of a key need: `first` in line, all in line (`queued`), and those expected (`more`); tokens."""
-
-    first: int
-    queued: int
-    more: int
 
 
 class LocalBucket:
@@ -46,12 +37,12 @@ class LocalBucket:
         self._levels = [min(burst, known / instances) for _, burst in self._bands]
         self._at = now
 
-    def grant(self, wish: Wish, now: float) -> tuple[int, float]:
-        """Return (tokens, seconds): how many may be spent, or 0 and when what the first one needs may fit."""
+    def grant(self, need: int, want: int, now: float) -> tuple[int, float]:
+        """Return (tokens, seconds): how many may be spent, or 0 and when what the first caller needs may fit."""
         self._levels, self._at = self._refilled(now), max(now, self._at)
-        if (wait := self._wait(wish.first)) > 0.0:
+        if (wait := self._wait(need)) > 0.0:
             return 0, wait
-        tokens = max(wish.first, min(wish.queued + wish.more, math.floor(min(self._levels) + _DUST)))
+        tokens = max(need, min(want, math.floor(min(self._levels) + _DUST)))
         self._levels = [level - tokens for level in self._levels]
         return tokens, 0.0
 
@@ -93,9 +84,9 @@ class OpenBucket(LocalBucket):
     def __init__(self, quota: Quota) -> None:
         super().__init__(quota, 1, math.inf, -math.inf)
 
-    def grant(self, wish: Wish, now: float) -> tuple[int, float]:
+    def grant(self, need: int, want: int, now: float) -> tuple[int, float]:
         """Return (tokens, 0.0 s): what is wanted, and a burst on top, so that it lasts."""
-        return wish.queued + wish.more + self.level(now), 0.0
+        return want + self.level(now), 0.0
 
     def full_at(self) -> float:
         """Return the distant past: to forget this one, and to begin anew, creates no token."""
@@ -152,9 +143,9 @@ class Fallback:
         """Return `admitted` and `opened` once such tokens are counted."""
         return (self.admitted, self.opened + spent) if is_open else (self.admitted + spent, self.opened)
 
-    def lend(self, bucket: LocalBucket, wish: Wish, lease: Lease, now: float) -> float:
-        """Lend what is wished for, if it is there; return in how many seconds it is (0.0: now)."""
-        granted, wait = bucket.grant(wish, now)
+    def lend(self, bucket: LocalBucket, need: int, want: int, lease: Lease, now: float) -> float:
+        """Lend as many tokens as are wanted, or what the first caller needs; return in how many seconds (0.0: now)."""
+        granted, wait = bucket.grant(need, want, now)
         self._left = lease.borrow(granted, LEASE, now)
         return wait
 

@@ -4,7 +4,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.reservoir.admission import QueueAdmission
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.fallback import LocalBucket, Wish
+from batchlimit.reservoir.fallback import LocalBucket
 from batchlimit.reservoir.key_state import KeyState
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Waiter
 
@@ -84,6 +84,5 @@ def borrow(state: KeyState, bucket: LocalBucket, target: int, now: float) -> Non
     """Grant the waiters what they need, and `target` tokens in all if there are as many."""
     state.fallback.pay_back(state.lease, now)
     queued = state.queue.cost - (here := state.lease.held - state.lease.pending)  # what is pending is let go
-    wish = Wish(state.first_cost - here, queued, max(0, target - queued))
-    wait = state.fallback.lend(bucket, wish, state.lease, now)
+    wait = state.fallback.lend(bucket, state.first_cost - here, max(queued, target), state.lease, now)
     state.denials = DenialCache.dry(wait, state.first_cost, now)

@@ -12,7 +12,7 @@ from batchlimit.base.steps import run
 from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
-from batchlimit.keyspace import asking, several
+from batchlimit.keyspace import several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
 from batchlimit.keyspace.key_spend import Settled
 from batchlimit.keyspace.reservation import JointReservation, OnError, Reservation, estimated, fitting
@@ -131,7 +131,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         return self._admit(key, cost, NO_WAIT).decision(self._clock())
 
     def peek(self, key: str) -> Decision:
-        return run(asking.peek(self._registry, key))
+        return run(self._registry.peek(key))
 
     def refund(self, key: str, cost: int = 1) -> None:
         check_cost(cost, self._registry.entry(key).reservoir.state.most, key)
@@ -139,10 +139,10 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         self._adjust(key, -cost)
 
     def pause(self, key: str, seconds: float, *, why: str = "") -> None:
-        run(asking.pause(self._registry, key, seconds, why))
+        run(self._registry.pause(key, seconds, why))
 
     def resume(self, key: str) -> bool:
-        return run(asking.resume(self._registry, key))
+        return run(self._registry.resume(key))
 
     @overload  # type: ignore[override]
     def reserve(
@@ -194,7 +194,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         return self._registry.memory.take_leased(costs)
 
     def line_up(self, key: str, wait: float, spacing: float, *, longest: float = 600.0) -> float:
-        return run(asking.line_up(self._registry, key, wait, spacing, longest))
+        return run(self._registry.line_up(key, wait, spacing, longest))
 
     def close(self) -> None:
         self._registry.close()

@@ -24,11 +24,11 @@ from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.statistics import Statistics
 from batchlimit.reservoir.waiter import Waiter
 from batchlimit.stores.protocols import Ruled, Store
-from batchlimit.sync.acquire_all import AcquireAll
 from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from batchlimit.sync.spends import Spends
+from batchlimit.sync.waiting_thread import AcquireAll
 
 T = TypeVar("T")
 _PATIENCE = 2.0

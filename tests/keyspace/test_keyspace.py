@@ -22,7 +22,7 @@ from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.waiter import Admit
-from batchlimit.sync.acquire_all import AcquireAll
+from batchlimit.sync.waiting_thread import AcquireAll
 from tests.opcodes import Signals
 from tests.sync.stage import KEY, Clock, Stage
 

@@ -224,7 +224,7 @@ class Limiter:
         self._look()
 
     def order(self, seconds: float) -> None:
-        """A caller pauses the key, or resumes it (0 seconds), see `keyspace/asking.py`."""
+        """A caller pauses the key, or resumes it (0 seconds), see `BaseRegistry.pause`."""
         self._entry()
         self._world.send(self.place, Order(seconds))
         self._look()

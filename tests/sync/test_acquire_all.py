@@ -16,14 +16,14 @@ from batchlimit.keyspace.several import FromMemory
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry
-from batchlimit.sync.acquire_all import AcquireAll
+from batchlimit.sync.waiting_thread import AcquireAll
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start, together
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
 RULES = [
-    *(f"sync/{each}" for each in ("acquire_all", "waiting_thread", "key_entry")),
+    *(f"sync/{each}" for each in ("waiting_thread", "key_entry")),
     *(f"reservoir/{each}" for each in ("requests", "wait_queue", "admission", "reservoir", "tokens")),
     "keyspace/several",
 ]
