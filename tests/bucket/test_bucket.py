@@ -13,6 +13,7 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level, Spend
 from batchlimit.bucket.spendable import Reserved
 from batchlimit.quota.quota import Quota
+from tests.depth import depth
 from tests.reservoir.world import SECOND, about
 
 HUNDRED = Quota(100.0, 100)  # full again in a second, leases of 0.4 s while it is poor
@@ -333,7 +334,7 @@ def test_equal_hosts_at_a_dry_bucket_get_equal_shares(quota: Quota, need: int, i
     assert min(spent) >= 0.95 * max(spent)
 
 
-@pytest.mark.parametrize("crowd", [1, 2, 8])
+@pytest.mark.parametrize("crowd", depth([2], [1, 2, 8]))
 @pytest.mark.parametrize("cost", [50, 90, 100])
 @pytest.mark.parametrize("max_wait", [0.0, 1.0])
 def test_a_big_cost_is_served_at_last_against_a_crowd_of_small_ones(crowd: int, cost: int, max_wait: float) -> None:

@@ -31,11 +31,6 @@ class Scene:
         return reply.granted, reply.keep
 
 
-def test_slots_are_lent_until_there_are_none() -> None:
-    scene = Scene()
-    assert [scene.lend(name, 2)[0] for name in "abc"] == [2, 2, 0]
-
-
 def test_a_slot_that_is_returned_goes_to_the_one_who_waits_and_that_is_told() -> None:
     scene = Scene()
     scene.lend("a", 4)

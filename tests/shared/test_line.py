@@ -22,26 +22,6 @@ def served(line: Line) -> SlotWaiter:
     return found
 
 
-def test_who_came_first_is_next_or_who_came_last() -> None:
-    waiters = [waiter() for _ in range(20)]
-    line = line_of(waiters)
-    assert [served(line) for _ in range(20)] == waiters
-    line = line_of(waiters, Queue(100, None, "lifo"))
-    assert [served(line) for _ in range(20)] == waiters[::-1]
-
-
-def test_a_higher_priority_is_next_and_of_equal_ones_who_came_first() -> None:
-    low, high, higher, high_too = (waiter(priority) for priority in (-1, 5, 6, 5))
-    line = line_of([low, high, higher, high_too])
-    assert [served(line) for _ in range(4)] == [higher, high, high_too, low]
-
-
-def test_one_place_of_eight_goes_to_who_waited_longest() -> None:
-    low, high = [waiter(0) for _ in range(2)], [waiter(9) for _ in range(20)]
-    line = line_of([*low, *high])
-    assert [served(line) in low for _ in range(16)] == [False] * 7 + [True] + [False] * 7 + [True]
-
-
 def test_who_left_is_not_served_and_may_leave_again() -> None:
     one, other = waiter(), waiter()
     line = line_of([one, other])
@@ -71,14 +51,6 @@ def test_in_a_full_line_a_higher_priority_takes_the_place_of_the_last_patient_on
     line.remove(last)
     line.remove(low)
     assert [line.displaced_by(priority) for priority in (1, 2)] == [None, None]
-
-
-def test_an_eighth_of_a_line_is_left_to_lower_priorities() -> None:
-    line = line_of([waiter(0) for _ in range(3)], Queue(16))
-    displaced = line.displaced_by(9)
-    assert displaced is not None
-    line.remove(displaced)
-    assert line.displaced_by(9) is None
 
 
 def test_of_two_priorities_the_first_is_who_came_first() -> None:

@@ -70,15 +70,6 @@ def test_everybody_gets_through_whatever_the_cost() -> None:
 # Until a deadline
 
 
-def test_a_deadline_that_can_be_met_is_waited_for(valkey: Server, prefix: str) -> None:
-    with RateLimiter.from_url(
-        valkey.url, "10/s burst 5", prefix=prefix, connect_timeout=30.0, deadline=30.0
-    ) as limiter:
-        limiter.acquire(KEY, 5)
-        limiter.acquire(KEY, timeout=DEADLINE)
-        assert limiter.statistics().admitted == 6
-
-
 def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(
     stage: Stage, limiter: RateLimiter, clock: Clock
 ) -> None:

@@ -75,13 +75,6 @@ def test_another_type_is_refused(until: Until) -> None:
 OLD = Overrides(7, [Override("gone", Quota(1.0), until=NOW - 1), Override("ann", Quota(2.0))])
 
 
-def test_overrides_that_have_ended_leave_with_the_next_change() -> None:
-    bob = Override("bob", Quota(3.0))
-    change = setting(OLD, bob, "me", NOW)
-    assert (change.revision, change.texts) == (7, {"gone": "", "bob": bob.encode()})
-    assert removal(OLD, ["ann"], "me", "", NOW).texts == {"gone": "", "ann": ""}
-
-
 @pytest.mark.parametrize(
     ("there", "is_refused"),
     [
