@@ -119,11 +119,11 @@ class AsyncAdmitted(Unique, Generic[A]):
         1
     """
 
-    __slots__ = ("_permit", "_steps")
+    __slots__ = ("_begin", "_permit")
     _instead = "enter where it was made"
 
-    def __init__(self, steps: Steps[A]) -> None:
-        self._steps = steps
+    def __init__(self, begin: Steps[A]) -> None:
+        self._begin = begin
         self._permit: A | None = None
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class AsyncAdmitted(Unique, Generic[A]):
     async def _enter(self) -> A:
         if self._permit is not None:
             raise RuntimeError(f"{self!r} was entered before")
-        self._permit = permit = await drive(self._steps)
+        self._permit = permit = await drive(self._begin)
         return permit
 
     async def __aenter__(self) -> A:

@@ -229,7 +229,7 @@ class Rules:
             >>> [template.fill({}, parameters) for _, template, parameters in rules.templates("GET", "/items/7")]
             ['item:7']
         """
-        return tuple([(rule, key, parameters) for (rule, key), parameters in self._matching[method, path, root]])
+        return tuple([(rule, key, parameters) for (rule, key), parameters in self._found(method, path, root)])
 
     def asked(self, key: str) -> Rule:
         """Return the rule that a route asks for: the one with this key and `match=None`.
