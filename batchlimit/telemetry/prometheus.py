@@ -201,8 +201,10 @@ class Deltas:
             self._then()
 
     def after_fork(self) -> None:
-        """Go on in a forked child."""
-        is_running = not self._stopped.is_set() and self._thread is not None
+        """Go on in a forked child, if it was not ended before."""
+        if self._stopped.is_set():
+            return
+        is_running = self._thread is not None
         self._begin()
         self._changes = Changes(self._add, self._sources.read())
         if is_running:

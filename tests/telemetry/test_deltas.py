@@ -88,6 +88,19 @@ def test_a_child_tells_of_its_own_calls_alone() -> None:
     assert told.acquired == 5
 
 
+def test_what_was_ended_before_a_fork_tells_nothing_in_the_child() -> None:
+    told = Told()
+    told.deltas.stop()
+
+    def child() -> bool:
+        told.sums.clear()
+        told.calls(4)
+        told.deltas.stop()  # as at the end of the process
+        return told.acquired == 0
+
+    assert in_child(child)
+
+
 FORK_AMID_A_LOOK = """
 import os, threading
 
