@@ -36,19 +36,20 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class FlaskHold:
-    """What the rules say of one request. It takes the request itself: each look through Flask's proxy takes 0.5 us."""
+    """What the rules say of one request. It has the request itself: each look through Flask's proxy takes 0.5 us."""
 
-    __slots__ = ("_front", "_outcome", "refusal")
+    __slots__ = ("_front", "_outcome", "refusal", "request")
+    request: FlaskRequest
 
     def __init__(self, front: Front) -> None:
         self._front = front
         self._outcome: Outcome | None = None
         self.refusal: Refusal | None = None
 
-    def admit(self, request: FlaskRequest) -> Rejected | None:
+    def admit(self) -> Rejected | None:
         """Charge the request to the rules that match; return what refuses it. A second call does nothing."""
         if self._outcome is None:
-            environ = request.environ
+            request, environ = self.request, self.request.environ
             fields = [each for each in fields_of(environ) if _PROXY_FIX not in environ or b"forwarded" not in each[0]]
             path, root = target_of(environ)
             peer, rule = environ.get("REMOTE_ADDR") or None, request.url_rule
@@ -57,21 +58,19 @@ class FlaskHold:
                 request.method, path, peer, fields, request, root=root, is_answered=is_answered
             )
             self.refusal = self._outcome.refusal
-            environ[SHOWN] = self._outcome.shown
-        return self._rejected(self._outcome.refusal, request)
+        return self._told(self._outcome, self._outcome.refusal)
 
-    def ask(self, limit: RouteLimit, request: FlaskRequest) -> Rejected | None:
+    def ask(self, limit: RouteLimit) -> Rejected | None:
         """Charge the request to what its route asks for; return what refuses it."""
-        if (refused := self.admit(request)) is not None:
+        if (refused := self.admit()) is not None:
             return refused
         assert self._outcome is not None
-        self.refusal = self._front.enforcer.ask(limit, self._outcome, parameters=request.view_args or {})
-        request.environ[SHOWN] = self._outcome.shown
-        return self._rejected(self.refusal, request)
+        self.refusal = self._front.enforcer.ask(limit, self._outcome, parameters=self.request.view_args or {})
+        return self._told(self._outcome, self.refusal)
 
-    def tell(self, response: FlaskResponse, request: FlaskRequest) -> FlaskResponse:
+    def tell(self, response: FlaskResponse) -> FlaskResponse:
         """Add the fields to a response. One that the application made before the rules were asked may be replaced."""
-        if self._outcome is None and (refused := self.admit(request)) is not None:
+        if self._outcome is None and (refused := self.admit()) is not None:
             if refused.refusal.key is None:  # nobody can say who asks, and the answer is there
                 return response
             response = FlaskResponse(refused.get_body(), refused.refusal.status, refused.get_headers())
@@ -85,10 +84,12 @@ class FlaskHold:
         if self._outcome is not None:
             self._front.settle(self._outcome, response)
 
-    def _rejected(self, refusal: Refusal | None, request: FlaskRequest) -> Rejected | None:
+    def _told(self, outcome: Outcome, refusal: Refusal | None) -> Rejected | None:
+        environ = self.request.environ
+        environ[SHOWN] = outcome.shown
         if refusal is None:
             return None
-        give_back_permit(request.environ)
+        give_back_permit(environ)
         return rejected(refusal)
 
 
@@ -173,8 +174,7 @@ class Limits(Extension[Flask, LimiterSource]):
         def decorate(view: View) -> View:
             @wraps(view)
             def limited(*args: Any, **kwargs: Any) -> Any:
-                asking = _request()
-                if (refused := _hold(asking).ask(limit, asking)) is not None:
+                if (refused := _hold().ask(limit)) is not None:
                     raise refused
                 return current_app.ensure_sync(view)(*args, **kwargs)
 
@@ -203,28 +203,21 @@ class Limits(Extension[Flask, LimiterSource]):
         app.wsgi_app = wsgi_app  # type: ignore[method-assign]
 
     def _admit(self) -> None:
-        asking = _request()
-        hold = _hold(asking)
-        if (refused := hold.admit(asking)) is not None:
+        hold = _hold()
+        if (refused := hold.admit()) is not None:
             raise refused
-        endpoint = asking.endpoint if self._bare else None
+        endpoint = hold.request.endpoint if self._bare else None
         if endpoint is not None and current_app.view_functions.get(endpoint) in self._bare:
             hold.refusal = refusal_of_bare(endpoint, current_app.extensions[NAME].enforcer)
             raise rejected(hold.refusal)
 
     def _tell(self, response: FlaskResponse) -> FlaskResponse:
-        asking = _request()
-        return _hold(asking).tell(response, asking)
+        return _hold().tell(response)
 
 
-def _request() -> FlaskRequest:
-    """Return the current request itself."""
-    found: FlaskRequest = request._get_current_object()  # type: ignore[attr-defined]
-    return found
-
-
-def _hold(asking: FlaskRequest) -> FlaskHold:
-    """Return what holds the rules against a request, which is the current one."""
+def _hold() -> FlaskHold:
+    """Return what holds the rules against the current request."""
+    asking: FlaskRequest = request._get_current_object()  # type: ignore[attr-defined]
     front: Front | None = current_app.extensions.get(NAME)
     if front is None:
         unprotected(str(asking.endpoint), "the application has no limits: call init_app")
@@ -233,6 +226,7 @@ def _hold(asking: FlaskRequest) -> FlaskHold:
     hold: FlaskHold | None = asking.environ.get(slot)
     if hold is None:  # the view is called without the application, as in a test
         hold = asking.environ[slot] = FlaskHold(front)
+    hold.request = asking
     return hold
 
 
