@@ -48,7 +48,7 @@
 --   take       start bucket sweep refill take write  leases tokens to one instance
 --   spend      start spend                           spends tokens of many buckets of which nobody leases
 --   give_back  start bucket refill give_back write   takes back what an instance did not spend, and refunds
---   peek       start bucket refill peek              looks, and writes nothing
+--   peek       start bucket sweep refill peek        looks, and writes nothing
 --   reset      start bucket sweep refill reset write fills the bucket, when an operator says so
 --   pause      start bucket refill pause write       has nobody admitted until some time
 -- A pause is a debt: the level of one bandwidth is lowered so far that it is 0 again when the pause ends. So nobody is

@@ -10,6 +10,7 @@ here are theirs, and tests/lua holds the two copies against each other.
 """
 
 import math
+from copy import deepcopy
 
 from batchlimit.bucket import fair_share
 from batchlimit.bucket.fair_share import FAR, HEARD, LATER, LONGEST, PACE, REMEMBERED, SILENT, SLOWEST, SOONEST
@@ -59,12 +60,9 @@ class Bucket(SpendableBucket):
 
     def peek(self, now: int) -> Level:
         """Say what is in the bucket at `now`."""
-        before = self._levels[:], self._now, self._time, self._reserved, self._paused
-        self._tell(now)
-        self._refill(self._now)
-        level, told = math.floor(min(self._levels)), self._told()
-        self._levels, self._now, self._time, self._reserved, self._paused = before
-        return Level(level, self._table.outstanding, self._table.active, told)
+        seen = deepcopy(self)  # which nothing is written to
+        seen._refill_to(now, "", fair_share.lease_of(seen._bands))
+        return Level(math.floor(min(seen._levels)), seen._table.outstanding, seen._table.active, seen._told())
 
     def reset(self, now: int, *, forget: bool) -> tuple[float, ...]:
         """Fill up to what is leased; return the tokens there were. `forget`: the next asker's quota holds."""

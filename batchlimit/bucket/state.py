@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from batchlimit.bucket.fair_share import OVER
 from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.overrides.overrides import STEPS
 from batchlimit.quota.quota import Quota
@@ -17,7 +18,7 @@ class Leaseholder(NamedTuple):
 
     Attributes:
         instance: its name.
-        held: tokens that it may still spend, or has spent and not reported.
+        held: tokens that it may still spend, or has spent and not reported; 0 once they have expired.
         lease: seconds until they expire.
         asked: seconds since it asked last.
         weight: where tokens are short it gets so many times the share of an instance of weight 1.
@@ -80,17 +81,24 @@ def _read(fields: Mapping[str, str], now: float) -> BucketState:
     fields = as_large(fields)
     quota, time = Quota.decode(fields["quota"]), int(fields["times"].split()[0])
     instant = max(time, round(now * _SECOND) - int(fields["epoch"]))
-    outstanding = int(fields["outstanding"])
-    levels = tuple(
-        max(level, min(each.burst - outstanding, level + each.rate * (instant - time) / _SECOND))
-        for each, level in zip(quota.bandwidths, map(float, fields["level"].split()), strict=True)
-    )
-    holders = list[Leaseholder]()
+    outstanding, levels = int(fields["outstanding"]), tuple(map(float, fields["level"].split()))
+    holders, over = list[Leaseholder](), list[tuple[int, int]]()  # until when they held what, of leases that are over
     for name, text in fields.items():
         if name.startswith("instance:"):
             held, seen, lasting, _granted, _seq, weight, *_ = map(int, text.split())
-            lease, asked = max(0, seen + lasting - instant) / _SECOND, (instant - seen) / _SECOND
+            if (expires := seen + lasting) <= instant:
+                over.append((max(time, expires), held))
+                held = 0
+            lease, asked = max(0, expires - instant) / _SECOND, (instant - seen) / _SECOND
             holders.append(Leaseholder(name.removeprefix("instance:"), held, lease, asked, weight))
+    if not holders and instant >= time + OVER:  # they were not read: `top` reads as much of a bucket of any size
+        over.append((time + OVER, outstanding))
+    for expires, held in [*sorted(over), (instant, 0)]:  # as lua/refill.lua
+        levels = tuple(
+            max(level, min(each.burst - outstanding, level + each.rate * (expires - time) / _SECOND))
+            for each, level in zip(quota.bandwidths, levels, strict=True)
+        )
+        time, outstanding = expires, outstanding - held
     edition, revision = map(int, fields.get("rank", "0 0").split())
     ordered = tuple(sorted(holders, key=lambda each: (-each.held, each.instance)))
     used, refused, shadow = [counted(fields.get(name)) for name in ("used", "refused", "shadow")]

@@ -59,6 +59,22 @@ def test_what_has_flowed_in_since_is_counted_as_far_as_there_is_room() -> None:
     assert read_bucket(fields, START + 3.0).instances[0][2:4] == (1.0, 3.0)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 3.9, 4.0, 6.5, 20.0])
+def test_tokens_of_a_lease_that_is_over_are_held_by_nobody(seconds: float) -> None:
+    """They had been held, and their room had been taken, until the next ask."""
+    lua, quota = Interpreter(), Quota(10.0, 100)
+    lua.now = round(START * 1e6)
+    lua.take(quota, Ask("one", 1, 30, 30, 30, round_trip=2.0))
+    lua.now += 1_500_000
+    lua.take(quota, Ask("two", 1, 50, 50, 50, round_trip=2.0))
+    state = read_bucket(lua.fields, lua.now / 1e6 + seconds)
+    lua.now += round(seconds * 1e6)
+    seen = lua.peek(quota)
+    assert state.levels == pytest.approx(seen.levels, abs=0.002)
+    assert state.outstanding == seen.outstanding
+    assert sum(each.held for each in state.instances) == seen.outstanding
+
+
 def test_time_is_told_since_an_instance_asked_last_and_tokens_since_the_bucket_was_refilled_last() -> None:
     lua = Interpreter()
     lua.now = round(START * 1e6)

@@ -25,7 +25,7 @@ from batchlimit.quota.quota import Quota
 SCRIPTS = {
     "take": ("start", "late", "bucket", "sweep", "refill", "take", "write"),
     "give_back": ("start", "bucket", "refill", "give_back", "write"),
-    "peek": ("start", "bucket", "refill", "peek"),
+    "peek": ("start", "bucket", "sweep", "refill", "peek"),
     "reset": ("start", "bucket", "sweep", "refill", "reset", "write"),
     "pause": ("start", "bucket", "refill", "pause", "write"),
     "spend": ("start", "spend"),

@@ -179,14 +179,16 @@ def only(board: Board) -> Row:
         ({}, 5.0, (0.4, 20, 3, 500, 70)),
         ({}, 5.5, (0.45, 20, 3, 500, 70)),
         ({}, 6.0, (0.5, 20, 0, 500, 70)),
-        ({}, 99.0, (0.8, 20, 0, 500, 70)),
+        ({}, 12.9, (0.8, 20, 0, 500, 70)),
+        ({}, 13.0, (0.8, 0, 0, 520, 70)),
+        ({}, 99.0, (1.0, 0, 0, 520, 70)),
         ({"level": "-5"}, 5.0, (0.0, 20, 3, 500, 70)),
         ({"quota": "10/1:100 1/1:200", "level": "40 20"}, 5.0, (0.1, 20, 3, 500, 70)),
         ({"used": None, "refused": None}, 5.0, (0.4, 20, 3, 0, 0)),
         ({"used": "19"}, 5.0, (0.4, 20, 3, 0, 70)),
     ],
-    ids=["as it lies there", "refilled since", "nobody asked for a second", "no room for more", "in debt",
-         "the poorest bandwidth", "an older version wrote it", "refunds"],
+    ids=["as it lies there", "refilled since", "nobody asked for a second", "no room for more",
+         "no lease lasts so long", "full", "in debt", "the poorest bandwidth", "an older version wrote it", "refunds"],
 )  # fmt: skip
 def test_a_bucket_is_read_from_some_of_its_fields(changed: dict[str, str | None], at: float, expected: Any) -> None:
     found = sampled("ann", values(**changed), BEGAN + at)
