@@ -36,7 +36,7 @@ PERMIT = "a permit"
 THREADS, TASKS, WEB = "threads", "tasks", "FastAPI"
 AT_MOST = {
     (THREADS, UNUSED): (18, 51),
-    (THREADS, IN_USE): (20, 103),
+    (THREADS, IN_USE): (20, 102),
     (TASKS, UNUSED): (18, 43),
     (TASKS, IN_USE): (20, 105),
     (THREADS, PERMIT): (4, 10),

@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_106,
-    "functions": 3_411,
+    "lines": 47_081,
+    "functions": 3_408,
     "files": 295,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

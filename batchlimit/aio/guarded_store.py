@@ -186,22 +186,16 @@ class GuardedStore(Guard):
         if before is None or error.__cause__ is None or before.__cause__ is not error.__cause__:
             super()._failed(part, key, error)  # else many calls were on one connection: that it ended is one failure
 
-    def _stands_in(self, part: str, key: str) -> bool:
-        """Start a prober unless one works; True: none can be started, and the caller has to ask instead."""
-        return not self._outages.has_prober(part) and not self._send_prober(part, key)
-
-    def _send_prober(self, part: str, key: str) -> bool:
-        """Return False if none can be started, and it is time for a probe."""
-        work = self._probe(probe := Probe(part, key, self._outages.breakers[part]))
+    def _started(self, probe: Probe) -> Callable[[], bool]:
+        work = self._probe(probe)
         try:
             prober = asyncio.get_running_loop().create_task(work, name="batchlimit-prober", context=Context())
-        except Exception:  # noqa: BLE001  a task factory of the user's own
+        except BaseException:
             work.close()
-            return self._outages.rests(probe)
-        self._outages.began(probe, lambda: not prober.done())
+            raise
         self._tasks.add(prober)  # a loop itself keeps no task alive
         prober.add_done_callback(self._tasks.discard)
-        return True
+        return lambda: not prober.done()
 
     async def _probe(self, probe: Probe) -> None:
         """Ask whether the part is back, until it is."""

@@ -87,11 +87,7 @@ class AsyncRateLimiter(
     _opened = staticmethod(_store_of)
     _keep = Registry
     _registry: Registry
-
-    def _use(self, registry: Registry) -> None:
-        self._registry = registry
-        self._entries = registry.entries
-        self._clock = registry.clock
+    _entries: dict[str, KeyEntry]
 
     def try_acquire(self, key: str, cost: int = 1) -> Answer[bool]:
         # `FreeTokens.take` and `Admission.deny` flattened, as in the threaded API, but without a lock: no other task

@@ -38,8 +38,7 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
     _opened: Callable[[Any, str], Any]
     """Returns the store that a caller has handed over, by its prefix; or the TypeError that says what is wrong."""
     _keep: Callable[..., Any]
-    _use: Callable[[Any], None]
-    """The one makes the Registry, the other takes it as this limiter's."""
+    """Makes the Registry."""
 
     def __init__(
         self,
@@ -126,6 +125,9 @@ class BaseRateLimiter(LimiterCalls, Unique, Generic[S]):
         limiter = make(store, quota, clock=clock, **options.as_arguments())
         limiter._registry.own_store(connect_timeout)
         return limiter
+
+    def _use(self, registry: Any) -> None:
+        self._registry, self._entries, self._clock = registry, registry.entries, registry.clock
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self._registry.store.address}: {self._registry.keys} keys>"

@@ -10,7 +10,7 @@ from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
 from batchlimit.stores.optional import AsyncSpender, Spender, no_pauses
-from batchlimit.stores.outage import Breaker, Outages, addressed, log_unreachable, too_late, unavailable
+from batchlimit.stores.outage import Breaker, Outages, Probe, addressed, log_unreachable, too_late, unavailable
 from batchlimit.stores.protocols import AsyncRemote, Remote
 
 TO_CONNECT = 5
@@ -33,8 +33,8 @@ class Guard:
     call: Callable[..., Any]
     """Calls a function of the store for a key."""
     _outages: Outages
-    _stands_in: Callable[[str, str], bool]
-    """Starts a prober of a part if there is none; True: none can be started, and the caller has to ask instead."""
+    _started: Callable[[Probe], Callable[[], bool]]
+    """Starts a prober; returns what says whether it works still, or raises where none can be had."""
     _has_answered = _is_stopped = False
 
     def __init__(self, store: Any, deadline: float) -> None:
@@ -94,6 +94,21 @@ class Guard:
         if (pauses := getattr(self._store, "pauses", None)) is None:
             raise no_pauses(self._store)
         return pauses
+
+    def _stands_in(self, part: str, key: str) -> bool:
+        """Start a prober unless one works; True: none can be had, and the caller has to ask instead."""
+        outages = self._outages
+        if outages.has_prober(part):
+            return False
+        with outages.lock():
+            if outages.has_prober(part):
+                return False
+            probe = Probe(part, key, outages.breakers[part])
+            try:
+                outages.began(probe, self._started(probe))
+            except Exception:  # noqa: BLE001  no thread; or a task factory of the user's own
+                return not outages.rests(probe)
+        return False
 
     def _to_connect(self, breaker: Breaker) -> float:
         """Return how long a call may wait for a connection, on top of its deadline (s); longer if none did in vain."""

@@ -92,7 +92,7 @@ class Outages:
         self, address: Callable[[], str], lock: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> None:
         """`address` is the store's; `lock` is entered to change the circuit breakers (default: nothing is locked)."""
-        self._address, self._lock = address, lock
+        self._address, self.lock = address, lock
         self.breakers: dict[str, Breaker] = _ByPart()
         """The circuit breaker of each part."""
         self._failures = self._outages = 0
@@ -105,7 +105,7 @@ class Outages:
     @property
     def health(self) -> Health:
         """How the store has been."""
-        with self._lock():
+        with self.lock():
             available = all(each.opened_at is None for each in list(self.breakers.values()))
             return Health(self._failures, self._outages, available, self._durations.read())
 
@@ -121,7 +121,7 @@ class Outages:
         """Count an answer. It closes the circuit breaker; the end of an outage is logged."""
         if self.breakers[part].consecutive_failures == 0:
             return
-        with self._lock():
+        with self.lock():
             seconds = self.breakers[part].answered(steady())
         if seconds is not None:
             address, message = self._address(), "%s is back after %.1f s"
@@ -130,7 +130,7 @@ class Outages:
 
     def failed(self, part: str, error: StoreUnavailable) -> bool:
         """Count a failure; True if it opened the circuit breaker. A prober and `log_unreachable` have to follow."""
-        with self._lock():
+        with self.lock():
             opened = self.breakers[part].failed(error, steady())
             self._failures += 1
             self._outages += opened

@@ -110,23 +110,10 @@ class GuardedStore(Guard):
         except TimeoutError as error:
             raise self.late(self.deadline) from error
 
-    def _stands_in(self, part: str, key: str) -> bool:
-        """Start a prober unless one works; True: no thread can be had, and the caller has to ask instead."""
-        if self._outages.has_prober(part):
-            return False
-        with not_reentered(self._lock):
-            return not self._outages.has_prober(part) and not self._send_prober(part, key)
-
-    def _send_prober(self, part: str, key: str) -> bool:
-        """Requires the lock. Return False if no thread can be had, and it is time for a probe."""
-        probe = Probe(part, key, self._outages.breakers[part])
-        try:
-            prober = threading.Thread(target=self._probe, args=(probe,), name="batchlimit-prober", daemon=True)
-            prober.start()
-        except RuntimeError:
-            return self._outages.rests(probe)
-        self._outages.began(probe, prober.is_alive)
-        return True
+    def _started(self, probe: Probe) -> Callable[[], bool]:
+        prober = threading.Thread(target=self._probe, args=(probe,), name="batchlimit-prober", daemon=True)
+        prober.start()
+        return prober.is_alive
 
     def _probe(self, probe: Probe) -> None:
         """Ask whether the part is back, until it is."""

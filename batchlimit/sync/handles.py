@@ -124,7 +124,7 @@ class Limit(TemplateLimit):
         return limited
 
     async def _acquire_in_loop(self, key: str, cost: int) -> None:
-        await self._limiter._acquire_in_loop(key, cost, deadline(self._timeout, self._limiter._clock()), 1)
+        await self._limiter._acquire_in_loop(key, cost, deadline(self._timeout, self._limiter._clock()))
 
     def __enter__(self) -> None:
         key, cost = self._template.alone()

@@ -19,25 +19,6 @@ from batchlimit.reservoir.waiter import RETIRED, Fail, Fetch, NoEvent, Retired, 
 from batchlimit.stores.guard import MANY
 from batchlimit.sync.guarded_store import GuardedStore
 
-
-class Sender:
-    """The thread that sends one request of a key; NO_SENDER while none is in flight."""
-
-    __slots__ = ("request", "thread")
-
-    def __init__(self, request: object) -> None:
-        """This thread sends it."""
-        self.request = request
-        self.thread = 0 if request is None else get_ident()  # 0: another one will
-
-    def sends(self, in_flight: object) -> bool:
-        """Whether this very thread sends it: then a handler that interrupted the sending would wait for ever."""
-        return self.thread == get_ident() and in_flight is self.request is not None
-
-
-NO_SENDER = Sender(None)
-
-
 AWAKE: Wakeable = NoEvent()
 """What a thread waits on until it sleeps for the first time: it looks for itself."""
 
@@ -77,12 +58,18 @@ class KeyEntry(BaseKeyEntry):
         self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self.store = store
         self.clock = clock
-        self.sender = NO_SENDER
+        self.sender: tuple[object, int] = (None, 0)  # a request, and the thread that sends it; 0: another one will
         # While refills bring many tokens, one thread at a time looks for some and asks; those behind it find what it
         # brought. In the queue each thread has to be woken, to be served one token. With 64 threads and a batch of
         # 1,000 tokens that took three times as long as everything else.
         self.refill_gate: threading.Lock | None = None
         self.watch, self.finish = watch, finish
+
+    @property
+    def sends(self) -> bool:
+        """Whether this very thread sends the request in flight: a handler that interrupted that would wait for ever."""
+        request, thread = self.sender
+        return thread == get_ident() and request is self.reservoir.state.in_flight is not None
 
     def take(self, cost: int) -> float:
         """Spend free tokens unless a caller waits for them; return until when they count (LONG_AGO: too few)."""
@@ -131,8 +118,8 @@ class KeyEntry(BaseKeyEntry):
         """Change the reservoir under the lock; then, without it, wake the waiters concerned."""
         with not_reentered(self.lock):
             result = change()
-            if (in_flight := self.reservoir.state.in_flight) is not self.sender.request:
-                self.sender = NO_SENDER if in_flight is None else Sender(in_flight)
+            if (in_flight := self.reservoir.state.in_flight) is not self.sender[0]:
+                self.sender = in_flight, get_ident()
             awake = self.reservoir.to_wake()
             sooner = in_flight is None and self._look_sooner()
         for waiter in awake:

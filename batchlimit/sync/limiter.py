@@ -84,11 +84,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
     _opened = staticmethod(_store_of)
     _keep = Registry
     _registry: Registry
-
-    def _use(self, registry: Registry) -> None:
-        self._registry = registry
-        self._entries = registry.entries
-        self._clock = registry.clock
+    _entries: dict[str, KeyEntry]
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         # `FreeTokens.take` and `Admission.deny` flattened: a method call would cost as much as the rest of a hit.
@@ -205,7 +201,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
         if isinstance(result, AdmissionResult) and not result.admitted:
             raise result.refusal(key, self._clock())
 
-    async def _acquire_in_loop(self, key: str, cost: int, until: float, priority: int) -> None:
+    async def _acquire_in_loop(self, key: str, cost: int, until: float) -> None:
         """Do the same in a coroutine, and do not block its event loop."""
         result = None
         while result is None:
@@ -213,7 +209,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
             check_cost(cost, entry.reservoir.state.most, key)
             if entry.take(cost) != LONG_AGO:
                 return
-            result = await WaitingCoroutine(entry, cost, until, priority).awaited()
+            result = await WaitingCoroutine(entry, cost, until).awaited()
         if not result.admitted:
             raise result.refusal(key, self._clock())
 

@@ -204,7 +204,7 @@ def _fail_waiters(entry: KeyEntry) -> threading.Event | None:
 
 
 def _return_tokens(entry: KeyEntry, ended: threading.Event | None, deadline: float) -> None:
-    if ended is not None and not entry.sender.sends(entry.reservoir.state.in_flight):
+    if ended is not None and not entry.sends:
         ended.wait(max(0.0, deadline - time.monotonic()))
     try:
         if (fetch := entry.locked(lambda: entry.reservoir.lifecycle.last_ask(entry.clock()))) is not None:

@@ -133,7 +133,7 @@ class WaitingThread:
         self.entry.fetch(fetch)
 
     def _sleep(self, seconds: float | None) -> Any:
-        if self.entry.sender.sends(self.entry.reservoir.state.in_flight):
+        if self.entry.sends:
             self.entry.watch(self.entry)  # its caller may have been interrupted, and the thread that ends it not begun
             raise RuntimeError(AMID)
         self.waited = True
@@ -148,10 +148,8 @@ class WaitingCoroutine(WaitingThread):
 
     __slots__ = ()
 
-    def __init__(self, entry: KeyEntry, cost: int, deadline: float, priority: int) -> None:
-        super().__init__(
-            entry, cost, deadline, tentative=True, priority=priority
-        )  # it may be cancelled before it wakes
+    def __init__(self, entry: KeyEntry, cost: int, deadline: float) -> None:
+        super().__init__(entry, cost, deadline, tentative=True)  # it may be cancelled before it wakes
         self._event = self.waiter.event = entry.task_event()
         self.waited = True
 
@@ -173,7 +171,7 @@ class WaitingCoroutine(WaitingThread):
     async def _fetch(self, fetch: Fetch) -> None:
         """Ask in a thread, which reports whether or not the task still waits for it."""
         self.waiter.request = None  # the thread's own from here on: the caller may leave
-        self.entry.sender.thread = 0
+        self.entry.sender = fetch, 0
         try:
             asking = _threads.submit(self.entry.fetch, fetch)
         except RuntimeError:  # the interpreter ends, or no thread can be had, and what was submitted would stay there

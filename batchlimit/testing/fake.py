@@ -134,8 +134,8 @@ class FakeLimiter(RateLimiter):
     def _admit(self, key: str, cost: int, until: float, priority: int = 1) -> AdmissionResult:
         return self.script._admit(key, cost, until)
 
-    async def _acquire_in_loop(self, key: str, cost: int, until: float, priority: int) -> None:
-        self._acquire(key, cost, until, priority)
+    async def _acquire_in_loop(self, key: str, cost: int, until: float) -> None:
+        self._acquire(key, cost, until, 1)
 
     def acquire_all(self, costs: object, *, timeout: float | None = None, priority: int = 1) -> None:
         self.script._acquire_all(costs, timeout, priority)
