@@ -6,14 +6,12 @@ import pytest
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.fallback import OpenBucket
-from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Fetch, Refuse, Waiter, half_of
+from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Waiter, half_of
 from tests.reservoir.entry import HUNDRED, Entry
-from tests.reservoir.ruled import Rules
 
 
 @pytest.mark.parametrize(
@@ -94,18 +92,6 @@ def test_what_is_pledged_is_never_less_than_nothing() -> None:
     for _ in range(2):
         entry.reservoir.admission._confirm(waiter)
         assert (lease.pledged, lease.prompt) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("cost", "verdict", "refused"), [(5, None, 0), (6, Refuse(math.inf), 6), (100, Refuse(math.inf), 100)]
-)
-def test_a_cost_above_an_operators_quota_is_refused_and_counted(
-    cost: int, verdict: Refuse | None, refused: int
-) -> None:
-    entry = Entry(rules=Rules(Override("key", Quota(5.0, 5))))
-    assert entry.join(cost).verdict == verdict
-    assert entry.counted == (0, refused)
-    assert isinstance(entry.join(101).verdict, Fail)
 
 
 @pytest.mark.parametrize(("cost", "stays"), [(20, True), (21, False)])

@@ -103,16 +103,6 @@ def test_a_rate_of_zero_is_neither_paused_nor_resumed() -> None:
     assert entry.reservoir.state.denials is before
 
 
-def test_one_who_cannot_wait_so_long_is_refused() -> None:
-    entry = Entry(HUNDRED)
-    hurried = waiter(1.0)
-    entry.reservoir.admission.join(hurried)
-    fetch = entry.fetch(hurried, 0.0)
-    entry.reservoir.lifecycle.pause(5.0, 0.1, waiter(NO_WAIT))
-    assert hurried.verdict is not None
-    assert fetch is entry.reservoir.state.in_flight
-
-
 @pytest.mark.parametrize(("level", "until"), [(-15, LONG_AGO), (-16, 0.1 + 1.6), (0, LONG_AGO)])
 def test_a_bucket_that_owes_more_than_is_granted_ahead_is_paused(level: int, until: float) -> None:
     """One second ahead, and a round trip."""

@@ -17,23 +17,6 @@ from tests.reservoir.world import KeyFigures, Waking, about, figures
 # One fetch speaks for all
 
 
-def test_one_fetch_is_in_flight_at_a_time() -> None:
-    entry = Entry()
-    first = entry.join(1)
-    fetch = entry.fetch(first)
-    assert [entry.step(entry.join(1, deadline)) for deadline in (PATIENT, NO_WAIT, 2.0)] == [
-        Wait(None),
-        Wait(None),
-        Wait(2.0),
-    ]
-    assert entry.step(first) == Wait(None)
-    assert entry.reservoir.lifecycle.due() == math.inf
-    assert entry.reservoir.lifecycle.tend(0.0) is None
-    assert entry.reservoir.state.calls == 1
-    entry.grant(fetch, 0.1, 1)
-    assert entry.step(first, 0.1) == Admit(1.0)
-
-
 def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
     entry = Entry(tokens=30, sizer=FixedBatch(70))
     fetch = entry.fetch(entry.join(40))
@@ -81,24 +64,6 @@ def test_a_grant_begins_no_later_than_the_bucket_takes_to_fill(quota: Quota, max
 
 
 # In order of arrival
-
-
-def test_a_big_one_is_not_overtaken_by_small_ones() -> None:
-    entry = Entry(tokens=4)
-    big, small = entry.join(10), entry.join(1)
-    fetch = entry.fetch(big)
-    assert fetch.ask.need == 6
-    assert entry.step(small) == Wait(None)
-    assert entry.reservoir.tokens.take(1) == -math.inf
-    for at, tokens, big_is_served, small_is_served in [
-        (0.1, 5, False, False),
-        (0.4, 1, True, False),
-        (0.7, 1, True, True),
-    ]:
-        entry.grant(fetch, at, tokens, lease=5.0)
-        assert (at, big.verdict is not None, small.verdict is not None) == (at, big_is_served, small_is_served)
-        if not small_is_served:
-            fetch = entry.fetch(big if not big_is_served else small, at + 0.25)
 
 
 @pytest.mark.parametrize("way", ["leaves", "is too late"])
@@ -392,18 +357,6 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
 # Answers that never came
 
 
-def test_a_lost_answer_is_asked_for_again_by_its_number() -> None:
-    entry = Entry()
-    waiter = entry.join(5)
-    first = entry.fetch(waiter)
-    entry.reservoir.failed(first, DEAD, 0.1)
-    second = entry.fetch(waiter, 0.1)
-    assert (second.ask.seq, second.repeated) == (first.ask.seq, True)
-    entry.grant(second, 0.2, 7)
-    third = entry.fetch(entry.join(3), 0.2)
-    assert (third.ask.seq, third.repeated, third.ask.held) == (first.ask.seq + 1, False, 2)
-
-
 def test_a_repeated_denial_refuses_nobody() -> None:
     """It may be the answer to an older question; the next one is new."""
     entry = Entry()
@@ -434,18 +387,6 @@ def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_un
     assert entry.held <= bucket.peek(250_000).outstanding
 
 
-def test_an_error_fails_those_without_time_and_the_others_stay_in_line() -> None:
-    """A caller without time fails even if no ask spoke for it yet: the next ask would take as long to fail."""
-    entry = Entry()
-    asked = [entry.join(1), entry.join(1, NO_WAIT), entry.join(1, 5.0)]
-    fetch = entry.fetch(asked[0])
-    others = [entry.join(1), entry.join(2, NO_WAIT)]
-    entry.reservoir.failed(fetch, DEAD, 0.1)
-    assert [waiter.verdict for waiter in (*asked, *others)] == [None, Fail(DEAD), None, None, Fail(DEAD)]
-    assert set(entry.woken()) >= {asked[1], others[1]}
-    assert figures(entry.reservoir) == KeyFigures(refused=3, calls=1, waiting=3)
-
-
 def test_an_answer_that_refuses_many_wakes_the_leader_once() -> None:
     """Each time that it is woken it takes a step: for nothing, where others are refused."""
     entry = Entry()
@@ -453,16 +394,6 @@ def test_an_answer_that_refuses_many_wakes_the_leader_once() -> None:
     entry.refuse(entry.fetch(patient))
     assert all(isinstance(waiter.verdict, Refuse) for waiter in hasty)
     assert entry.reservoir.to_wake().count(patient) == 1
-
-
-def test_an_interrupted_fetch_fails_nobody_and_wakes_the_next() -> None:
-    entry = Entry()
-    fetching, other = entry.join(1), entry.join(2, NO_WAIT)
-    entry.reservoir.failed(entry.fetch(fetching), None, 0.1)
-    entry.reservoir.leave(fetching, 0.1)
-    assert (fetching.verdict, other.verdict) == (None, None)
-    assert other in entry.woken()
-    assert entry.fetch(other, 0.1).ask.queued == 2
 
 
 def test_who_had_no_answer_was_refused_by_none() -> None:
@@ -545,19 +476,6 @@ def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
     assert entry.reservoir.tokens.take(1) != -math.inf
 
 
-def test_tokens_in_use_are_renewed_and_what_is_too_much_goes_back() -> None:
-    entry = Entry(tokens=5, sizer=FixedBatch(2))
-    due = entry.reservoir.lifecycle.due()
-    assert entry.reservoir.lifecycle.tend(due - 0.01) is None
-    fetch = entry.tend(due)
-    assert due < entry.reservoir.tokens.expires
-    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want) == (0, 0, 0)
-    assert (fetch.ask.held, fetch.ask.back) == (2, 3)
-    entry.grant(fetch, due)
-    assert entry.reservoir.tokens.take(2) == about(due + 1.0)
-    assert entry.counted == (3, 0)
-
-
 def test_tokens_that_nobody_used_go_back_and_a_quiet_reservoir_retires() -> None:
     entry = Entry(tokens=5, sizer=FixedBatch(5), idle_after=10.0)
     entry.grant(entry.tend(entry.reservoir.lifecycle.due()), 0.9)
@@ -626,19 +544,6 @@ def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
     assert entry.reservoir.state.calls == 0
 
 
-@pytest.mark.parametrize("where", ["new", "rate 0", "expired", "dry", "behind one who waits"])
-def test_a_cost_of_zero_is_admitted_at_once(where: str) -> None:
-    """And for a moment at least, or whoever checks the clock would ask again for ever."""
-    entry = Entry(Quota(0.0, 0)) if where == "rate 0" else Entry(tokens=5 if where == "expired" else 0)
-    if where in ("dry", "behind one who waits"):
-        waiting = entry.join(5, PATIENT if where == "behind one who waits" else NO_WAIT)
-        entry.refuse(entry.fetch(waiting), 2.0, retry_after=0.5)
-    waiter = entry.join(0, NO_WAIT)
-    verdict = entry.step(waiter, 2.0)
-    assert isinstance(verdict, Admit)
-    assert verdict.before > 2.0
-
-
 @pytest.mark.parametrize("starts_in", [0.0, 0.3])
 def test_close_fails_whoever_waits_and_lets_all_tokens_go(starts_in: float) -> None:
     entry = Entry(tokens=5)
@@ -680,16 +585,6 @@ def test_an_ask_says_how_old_the_quota_is_and_how_long_answers_take(since: float
     entry.grant(entry.fetch(entry.join(1), 1.0), 1.25, tokens=1)
     ask = entry.fetch(entry.join(1), 2.0).ask
     assert (ask.age, ask.round_trip) == (age, 0.25)
-
-
-def test_a_refund_wakes_who_waits() -> None:
-    entry = Entry(tokens=9)
-    entry.reservoir.tokens.take(9)
-    waiter = entry.join(4)
-    entry.refuse(entry.fetch(waiter))  # which reported the nine as spent
-    assert entry.refund(4, 0.1) == GiveBack("a", 3, tokens=0, refund=4)
-    assert waiter in entry.woken()
-    assert entry.fetch(waiter, 0.1).ask.need == 4
 
 
 @pytest.mark.parametrize(("at", "back"), [(0.5, None), (0.7, GiveBack("a", 2, tokens=0, refund=4))])
