@@ -1,7 +1,7 @@
 """Tokens and a permit at once, for threads and for asyncio."""
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
@@ -96,8 +96,8 @@ class Admission(BaseAdmission, Generic[P]):
             LimiterClosed: One of the limiters was closed.
             TypeError, ValueError: An argument cannot work.
         """
-        steps: Steps[P] = self._steps(rate, concurrency, cost, timeout, options)
-        return run(steps)
+        permit: P = run(self._begin(rate, concurrency, cost, timeout, options)())
+        return permit
 
     def _refund(self, costs: Mapping[str, int]) -> None:
         run(self._refunding(costs))
@@ -122,7 +122,7 @@ class AsyncAdmitted(Unique, Generic[A]):
     __slots__ = ("_begin", "_permit")
     _instead = "enter where it was made"
 
-    def __init__(self, begin: Steps[A]) -> None:
+    def __init__(self, begin: Callable[[], Steps[A]]) -> None:
         self._begin = begin
         self._permit: A | None = None
 
@@ -135,7 +135,7 @@ class AsyncAdmitted(Unique, Generic[A]):
     async def _enter(self) -> A:
         if self._permit is not None:
             raise RuntimeError(f"{self!r} was entered before")
-        self._permit = permit = await drive(self._begin)
+        self._permit = permit = await drive(self._begin())
         return permit
 
     async def __aenter__(self) -> A:
@@ -211,7 +211,7 @@ class AsyncAdmission(BaseAdmission, Generic[A]):
         Raises:
             TypeError, ValueError: An argument cannot work.
         """
-        return AsyncAdmitted(self._steps(rate, concurrency, cost, timeout, options))
+        return AsyncAdmitted(self._begin(rate, concurrency, cost, timeout, options))
 
     def _refund(self, costs: Mapping[str, int]) -> "asyncio.Future[None] | None":
         """Do so in a task that is not cancelled with the caller; None: its loop has ended."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from batchlimit.base.redaction import shown
@@ -61,8 +62,10 @@ class BaseAdmission:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} by {self._rates!r} and {self._concurrency!r}>"
 
-    def _steps(self, rate: Rate, names: Names, cost: int, timeout: float | None, options: dict[str, Any]) -> Steps[Any]:
-        """Check what a call asks for; return the steps that lead to its permit."""
+    def _begin(
+        self, rate: Rate, names: Names, cost: int, timeout: float | None, options: dict[str, Any]
+    ) -> Callable[[], Steps[Any]]:
+        """Check what a call asks for; return what begins the steps to its permit, each time anew."""
         limiter, acquire = self._concurrency, self._concurrency.acquire
         if not isinstance(names, str):
             if not isinstance(limiter, KEYED):
@@ -74,10 +77,10 @@ class BaseAdmission:
         costs, priority = check_costs({rate: cost} if isinstance(rate, str) else rate), options.get("priority", 1)
         # Among those that wait for tokens it is from 1 to 100.
         priority = min(max(priority, 1), MOST_URGENT) if isinstance(priority, int) else 1
-        return self._attempt(costs, lambda timeout: acquire(names, timeout=timeout, **options), timeout, priority)
+        return partial(self._attempt, costs, partial(acquire, names, **options), timeout, priority)
 
     def _attempt(
-        self, costs: Mapping[str, int], acquire: Callable[[float | None], Any], timeout: float | None, priority: int
+        self, costs: Mapping[str, int], acquire: Callable[..., Any], timeout: float | None, priority: int
     ) -> Steps[Any]:
         """Lead to the permit, with the tokens charged; or raise why there is none.
 
@@ -96,18 +99,18 @@ class BaseAdmission:
 
         permit = None
         try:
-            permit = yield acquire(0)
+            permit = yield acquire(timeout=0)
         except ConcurrencyLimited as refusal:
             if not may_wait(refusal):
                 raise
         while True:
             if permit is None and (yield from self._seem_there(costs)):
-                permit = yield acquire(left())
+                permit = yield acquire(timeout=left())
             if permit is not None and (yield from self._charged(costs, permit, until)):
                 break
             yield rates.acquire_all(costs, timeout=left(), priority=priority)
             try:
-                permit = yield acquire(0)
+                permit = yield acquire(timeout=0)
             except BaseException as error:
                 back = self._refund(costs)  # whatever happens meanwhile
                 if not isinstance(error, ConcurrencyLimited) or not may_wait(error):
@@ -115,7 +118,7 @@ class BaseAdmission:
             else:
                 break
             yield back
-            permit = yield acquire(left())
+            permit = yield acquire(timeout=left())
         for each in getattr(permit, "_permits", (permit,)):
             if isinstance(each, BasePermit) and each._state is HELD:
                 each.start_ns = each._locked_gate.clock()  # a law is not told how long this call waited for tokens

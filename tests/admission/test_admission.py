@@ -357,3 +357,13 @@ def test_over_instances_on_one_server_neither_limit_is_passed(valkey: Server, pr
         assert 1 <= most[0] <= 3
         assert sum(more(both) for both in pairs) <= 20
         assert here.statistics().keys.get("gpu") is None or here.statistics().keys["gpu"].in_flight == 0
+
+
+@pytest.mark.parametrize("sides", [(AsyncSides, "one")], indirect=True)
+def test_a_task_that_was_refused_enters_again_by_the_same_call(sides: Sides) -> None:
+    held, call = sides.hold(), sides.do(lambda: [sides.admission.admit("all", timeout=0)])[0]
+    with pytest.raises(ConcurrencyLimited):
+        sides.do(lambda: call)
+    end(held)
+    end(sides.do(lambda: call))
+    assert sides.left == [2, 4]
