@@ -112,6 +112,7 @@ _SCRIPT = Symptom("a script failed: what lies at the bucket's name may not be a 
 _TLS = Symptom("TLS failed: does the server use TLS, and is its certificate trusted and for this name?")
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")
 _NO_SCRIPTS = Symptom("the server runs no scripts; fakeredis does with its extra: pip install 'fakeredis[lua]'")
+_NO_SENTINEL = Symptom("the server is no sentinel: give the address of one, mostly port 26379, or use redis://")
 _NOTHING = Symptom("")
 
 # redis-py removes the code from the text if it has a class for it; the first class that fits counts.
@@ -185,6 +186,7 @@ def _plight(error: Exception) -> tuple[str, Symptom]:
         return "DAMAGED", _SCRIPT
     symptom = _CUT if "closed by server" in said or "reset by peer" in said else _NOTHING
     symptom = _NO_SCRIPTS if "unknown command 'evalsha'" in said.lower() else symptom
+    symptom = _NO_SENTINEL if "unknown command 'sentinel'" in said.lower() else symptom
     symptom = _TLS if "SSL" in said else symptom
     if is_reply or _CROWDED in said:
         return "ERR", symptom

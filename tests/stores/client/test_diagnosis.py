@@ -81,6 +81,7 @@ STORE: list[tuple[str, Trouble, str, str]] = [
         "Unknown",
         "ERR",
     ),
+    ("no sentinel", says("ERR unknown command 'SENTINEL', with args beginning with: "), "is no sentinel.*26379", "ERR"),
     ("no scripts", says("ERR unknown command 'evalsha', with args beginning with: "), r"fakeredis\[lua\]", "ERR"),
     ("unknown", says("SOMETHING new"), "SOMETHING new", "ERR"),
 ]
