@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Generic, Literal, TypeVar, get_args
@@ -159,14 +159,23 @@ class Waiting(Generic[W]):
             self._served += 1
 
     def heads(self) -> Sequence[W]:
-        """Return the first of each line: those under their guarantee first, then by priority and order."""
+        """Return who may be next: those under their guarantee first, then by priority and order."""
         by_age = self._served % SHARE == SHARE - 1 and self._has_several_priorities()
         newest_first = self.queue.order == "lifo" and not by_age
-        heads = [next(reversed(line) if newest_first else iter(line)) for line in self._lines.values() if line]
+        lines = self._lines.values() if by_age else self._highest()
+        heads = [next(reversed(line) if newest_first else iter(line)) for line in lines if line]
         if len(heads) > 1:
             sign, rank = -1 if newest_first else 1, 0 if by_age else -1
             heads.sort(key=lambda w: (w.partition.busy >= w.partition.guaranteed, rank * w.priority, sign * w.number))
         return heads
+
+    def _highest(self) -> Iterable[OrderedDict[W, None]]:
+        """Return the line of the highest priority of each partition: where its first may not enter, no other may."""
+        highest: dict[Partition, int] = {}
+        for (place, priority), line in self._lines.items():
+            if priority >= highest.get(place, priority) and line:
+                highest[place] = priority
+        return map(self._lines.__getitem__, highest.items())
 
     def displaced_by(self, priority: int) -> W | None:
         """Return who leaves a full queue for one of this priority: the last of the lowest one without a kept share."""

@@ -113,3 +113,10 @@ def test_who_was_displaced_leaves_a_gate_as_it_was() -> None:
     assert line.come("b", 1) == "a"
     assert line.gate.give_up(waiter)
     assert (line.gate.waiting.count, line.served(1)) == (1, "b")
+
+
+def test_one_of_each_partition_is_looked_at_however_many_priorities_wait() -> None:
+    line = Line(Queue(100), Partitions({"a": 0.0}, caps={"a": 0.5}))
+    for priority in range(50):
+        assert line.come(f"a{priority}", priority, "a") == line.come(f"b{priority}", priority) == ""
+    assert [each.priority for each in line.gate.waiting.heads()] == [49, 49]
