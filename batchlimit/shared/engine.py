@@ -6,7 +6,7 @@ import math
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from os import getpid
 from random import uniform
 from typing import Any
@@ -108,19 +108,19 @@ class Engine:
             permit._place = slots.enter(now, claim)
             if permit._place is not None:
                 return None
-            seconds, displaced = slots.line.queue.patience(timeout), list[SlotWaiter]()
+            seconds = slots.line.queue.patience(timeout)
             if seconds > 0 and slots.line.is_full:
                 if (last := slots.line.displaced_by(priority)) is None:
                     raise holdings.refusal(slots, "queue_full")
-                displaced = slots.line.refuse([last], refusal(slots, "queue_full"))
+                slots.line.refuse(last, refusal(slots, "queue_full"))
             if seconds <= 0 and slots.is_in_vain:
                 raise holdings.refusal(slots, "limit")
             wakeup = kind()
             waiter = SlotWaiter(wakeup.wake, seconds > 0, priority, claim)
             slots.line_up(waiter, now)
             holdings.note(slots, now)
-        if displaced:
-            holdings.wake_all(slots, displaced)
+        if slots.line.unwoken:
+            holdings.wake_all(slots)
         return waiter, wakeup, seconds or math.inf
 
     def waiting(self, permit: BaseSharedPermit, waiter: SlotWaiter, wakeup: Wakeup, seconds: float) -> Steps[None]:
@@ -191,12 +191,12 @@ class Engine:
         """Let nobody enter any more, and wait (s) until what is free went back; permits under way are kept."""
         with self.holdings.lock:
             self.is_closed = True
-            woken = [(slots, slots.close(LimiterClosed(CLOSED), self.clock())) for slots in self.holdings]
-            for slots, _ in woken:
+            used, is_running = list(self.holdings), self._thread is not None
+            for slots in used:
+                slots.close(LimiterClosed(CLOSED), self.clock())
                 self.holdings.note(slots, self.clock())
-            is_running = self._thread is not None
-        for slots, waiters in woken:
-            self.holdings.wake_all(slots, waiters)
+        for slots in used:
+            self.holdings.wake_all(slots)
         if is_running:
             self.holdings.wake.set()
             self._flushed.wait(seconds)
@@ -233,7 +233,8 @@ class Engine:
                 for place in lost:
                     place.lose()
                 if ask is not None:
-                    self.holdings.wake_all(slots, self._answered(slots, ask, sent))
+                    self._ask(slots, ask, sent)
+                    self.holdings.wake_all(slots)
             if not due:
                 pause = (self.holdings.next() - self.clock()) / _SECOND
                 self.holdings.wake.wait(max(0.0, pause))
@@ -257,24 +258,24 @@ class Engine:
                 self._flushed.set()
         return due
 
-    def _answered(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> Sequence[SlotWaiter]:
-        """Ask the store; return the waiters to be woken."""
+    def _ask(self, slots: LocalSlots, ask: SlotAsk, sent: int) -> None:
+        """Ask the store."""
         key = stored(slots.key)
         try:
             reply = self.store.call(key, self._lender.lend, key, ask)
         except Exception as error:  # noqa: BLE001  callers wait for this thread: it may not end by an error
-            return self._failed(slots, error if isinstance(error, StoreUnavailable) else unavailable(error))
+            self._failed(slots, error if isinstance(error, StoreUnavailable) else unavailable(error))
+            return
         with self.holdings.lock:
             now = self.clock()
-            woken = slots.answer(ask, reply, sent, now)
+            slots.answer(ask, reply, sent, now)
             if slots.line:
                 slots.due = min(slots.due, now + uniform(*_LOOK) * _SECOND)
             self.holdings.asks += 1
             self.holdings.note(slots, now)
             self.holdings.drop(slots)
-        return woken
 
-    def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> Sequence[SlotWaiter]:
+    def _failed(self, slots: LocalSlots, error: StoreUnavailable) -> None:
         """Note that an ask failed: while the store is away, the policy says how many permits may be under way here."""
         policy = self._policy_of(slots.key)
         with self.holdings.lock:
@@ -282,9 +283,8 @@ class Engine:
             instances = max(slots.reply.instances if slots.reply else 0, policy.instances or 0)
             if policy.kind == "local" and instances:
                 admits = slots.limit // instances
-            woken = slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), admits)
+            slots.fail(error, round(now + uniform(*_RETRY) * _SECOND), admits)
             self.holdings.note(slots, now)
-        return woken
 
 
 live_engines: Forkables[Engine] = Forkables()

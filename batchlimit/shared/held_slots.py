@@ -187,8 +187,7 @@ class Line(Waiting[SlotWaiter]):
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue)
         self._hasty: set[SlotWaiter] = set()
-        # About to get what ends their wait. If a signal handler raises meanwhile, the thread that asks finds them here.
-        self.unwoken: dict[SlotWaiter, None] = {}
+        self.unwoken: dict[SlotWaiter, None] = {}  # about to get what ends their wait, until somebody wakes them
 
     @property
     def patient(self) -> int:
@@ -209,13 +208,16 @@ class Line(Waiting[SlotWaiter]):
         self._hasty.discard(waiter)
         super().remove(waiter)
 
-    def refuse(self, waiters: list[SlotWaiter], error: Exception) -> list[SlotWaiter]:
-        """Remove these, with an error; return them, to be woken."""
-        for waiter in waiters:
-            self.unwoken[waiter] = None
-            waiter.error = error
-            self.remove(waiter)
-        return waiters
+    @property
+    def ready(self) -> list[SlotWaiter]:
+        """Who is to be woken now; a call that was interrupted may have left others there, who got nothing."""
+        return [waiter for waiter in list(self.unwoken) if waiter.place or waiter.error]
+
+    def refuse(self, waiter: SlotWaiter, error: Exception) -> None:
+        """Remove one, with an error."""
+        self.unwoken[waiter] = None
+        waiter.error = error
+        self.remove(waiter)
 
     def next(self) -> SlotWaiter:
         """Return the one to serve next, which is leaving."""

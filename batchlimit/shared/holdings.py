@@ -3,14 +3,14 @@
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from batchlimit.base.blocking import own_lock
 from batchlimit.base.waking import Event
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
+from batchlimit.shared.held_slots import Claim, Place
 from batchlimit.shared.local_slots import LocalSlots, refusal
 
 
@@ -151,17 +151,15 @@ class Holdings:
         self.refused += 1
         return refusal(slots, reason)
 
-    def change(
-        self, key: str, change: Callable[[LocalSlots, int], Sequence[SlotWaiter]], *, is_name: bool = False
-    ) -> None:
-        """Change the slots of a key, if it is in use, and wake those who were served. `is_name`: pushes call it so."""
+    def change(self, key: str, change: Callable[[LocalSlots, int], object], *, is_name: bool = False) -> None:
+        """Change the slots of a key, if it is in use, and wake who is ready. `is_name`: pushes call it so."""
         with self.lock:
             if (slots := (self.by_name if is_name else self.by_key).get(key)) is None:
                 return
             now = self.clock()
-            woken = change(slots, now)
+            change(slots, now)
             self.note(slots, now)
-        self.wake_all(slots, woken)
+        self.wake_all(slots)
 
     def leave(self, key: str, place: Place) -> None:
         """Take back the place of a permit."""
@@ -189,15 +187,15 @@ class Holdings:
                     slots.due = now
                     self.note(slots, now)
 
-    def wake_all(self, slots: LocalSlots, woken: Sequence[SlotWaiter]) -> None:
-        """Wake waiters; what one got whose event loop is closed goes to the next."""
-        woken = list(woken)
-        for waiter in woken:
-            try:
-                waiter.wake()
+    def wake_all(self, slots: LocalSlots) -> None:
+        """Wake who is ready; what one got whose event loop is closed goes to the next."""
+        while ready := slots.line.ready:
+            for waiter in ready:
+                try:
+                    waiter.wake()
+                except RuntimeError:
+                    with self.lock:
+                        now = self.clock()
+                        slots.give_up(waiter, now)
+                        self.note(slots, now)
                 slots.line.unwoken.pop(waiter, None)
-            except RuntimeError:
-                with self.lock:
-                    now = self.clock()
-                    woken.extend(slots.give_up(waiter, now))
-                    self.note(slots, now)

@@ -59,7 +59,7 @@ def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
 
 
 class LocalSlots:
-    """It is pure: `now` (ns) comes in, and the waiters to be woken go out.
+    """It is pure: `now` (ns) comes in. Who is to be woken after a call stands in the line as `ready`.
 
     It has 11 public methods: five for callers, four for the store, and two for the end of a lease or of all.
     """
@@ -111,53 +111,49 @@ class LocalSlots:
         if not waiter.is_patient or len(self.line) >= 2 * self._told:
             self.due = now
 
-    def give_up(self, waiter: SlotWaiter, now: int) -> list[SlotWaiter]:
-        """Wait no longer; a place that the waiter got meanwhile goes to others, who are returned."""
+    def give_up(self, waiter: SlotWaiter, now: int) -> None:
+        """Wait no longer; a place that the waiter got meanwhile goes to others."""
         self.line.remove(waiter)
-        if waiter.place is None:
-            self.due = self.due if self.line else now
-            return []
-        return self.leave(waiter.place, now)
+        if waiter.place is not None:
+            self.leave(waiter.place, now)
+        elif not self.line:
+            self.due = now
 
-    def leave(self, place: Place, now: int) -> list[SlotWaiter]:
-        """End a permit; return the waiters that were served. A second time it changes nothing."""
+    def leave(self, place: Place, now: int) -> None:
+        """End a permit. A second time it changes nothing."""
         if self.held.end(place):
-            return self._settle(now)
-        if self.outage.pop(place, place) is None:
+            self._settle(now)
+        elif self.outage.pop(place, place) is None:
             place.claim = None
             self.due = now if self.line else self.due
-        return []
 
-    def _settle(self, now: int) -> list[SlotWaiter]:
-        """Give the slots that are free here to those who wait, who are returned, and the surplus back."""
-        served: list[SlotWaiter] = []
+    def _settle(self, now: int) -> None:
+        """Give the slots that are free here to those who wait, and the surplus back."""
         while self.line and self.held.has_free(now):
             waiter = self.line.next()
             if waiter.place is None:  # else it has one since a call that was interrupted
                 self.held.take(waiter.claim, waiter)
             self.line.remove(waiter)
-            served.append(waiter)
-        self.admitted += len(served)
+            self.admitted += 1
         if self.held.surplus(self._is_closing) > 0:
             self.due = now
-        return served
 
-    def left_behind(self, gone: Set[Claim], now: int) -> list[SlotWaiter]:
+    def left_behind(self, gone: Set[Claim], now: int) -> None:
         """Finish what calls that were interrupted left: of these permits, which are gone, and of who was not woken."""
-        ready = [each for each in list(self.line.unwoken) if each.place or each.error]
-        self.line.unwoken = dict.fromkeys(ready)
-        for waiter in ready:
+        self.line.unwoken = dict.fromkeys(self.line.ready)
+        for waiter in self.line.unwoken:
             self.line.remove(waiter)
         for waiter in [each for each in self.line if each.claim in gone]:  # first: what ends below is for others
-            ready += self.give_up(waiter, now)
+            self.give_up(waiter, now)
         for place in [each for each in (*self.held.places, *self.outage) if each.claim in gone]:
-            ready += self.leave(place, now)
-        return ready + self._settle(now)
+            self.leave(place, now)
+        self._settle(now)
 
-    def close(self, error: Exception, now: float) -> list[SlotWaiter]:
-        """Keep no slot without a permit from now on; return all waiters, with an error."""
+    def close(self, error: Exception, now: float) -> None:
+        """Keep no slot without a permit from now on, and let nobody wait."""
         self._is_closing, self.due = True, now
-        return self.line.refuse(list(self.line), error)
+        for waiter in self.line:
+            self.line.refuse(waiter, error)
 
     # The store
 
@@ -183,36 +179,35 @@ class LocalSlots:
             idle=max(0, idle - waiting),
         )
 
-    def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> list[SlotWaiter]:
-        """Take over what the store answered to an ask that was sent then; return the waiters to be woken."""
+    def answer(self, ask: SlotAsk, reply: SlotReply, sent: int, now: int) -> None:
+        """Take over what the store answered to an ask that was sent then."""
         self.error = None
         if ask.instance != self.held.name or self.held.lease.is_over(now):  # the lease of that ask is over
             self.due = now
-            return []
+            return
         self.reply, self._answered = reply, self.sent
         self.held.renew(ask, reply, sent)
-        woken = self._settle(now)
+        self._settle(now)
         if self.line.patient < len(self.line):  # some wait for no more than the first answer, which came
             for waiter in [each for each in self._concerned() if not each.is_patient]:
-                woken += self.line.refuse([waiter], refusal(self, "limit"))
+                self.line.refuse(waiter, refusal(self, "limit"))
         if self.held.count or self.line:
             self.due = min(self.due, self.held.lease.renewal)
-        return woken
 
-    def hear(self, push: SlotPush, now: int) -> list[SlotWaiter]:
-        """Take over what the store told without being asked; return the waiters to be woken."""
-        return self._settle(now) if self.held.hear(push) else []
+    def hear(self, push: SlotPush, now: int) -> None:
+        """Take over what the store told without being asked."""
+        if self.held.hear(push):
+            self._settle(now)
 
-    def fail(self, error: StoreUnavailable, retry: int, admits: float) -> list[SlotWaiter]:
-        """Note that an ask failed; return the waiters to be woken, with the error or one of so many permits.
+    def fail(self, error: StoreUnavailable, retry: int, admits: float) -> None:
+        """Note that an ask failed: who waited for it gets the error, or one of so many permits.
 
         One lost answer fails only those who do not wait for a release. The others wait for the next ask, until the
         circuit breaker is open or this key cannot be served.
         """
         self.error = error
         self.due = min(self.due, retry)
-        woken = [each for each in self._concerned() if error._is_final or not each.is_patient]
-        for waiter in woken:
+        for waiter in [each for each in self._concerned() if error._is_final or not each.is_patient]:
             if self.in_flight < admits:
                 self.line.unwoken[waiter] = None
                 waiter.place = place = Place(self.outage_lease, 0, waiter.claim)
@@ -220,8 +215,7 @@ class LocalSlots:
                 self.line.remove(waiter)
                 self.admitted += 1
             else:
-                self.line.refuse([waiter], error)
-        return woken
+                self.line.refuse(waiter, error)
 
     def _concerned(self) -> list[SlotWaiter]:
         """Return those who waited already when the last ask was sent."""

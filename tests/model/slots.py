@@ -6,7 +6,7 @@ from what went back, tokens by their order, and a lease that has ended is as goo
 
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -234,22 +234,23 @@ class SlotWorld:
         self._say(f"a permit at {process.name} ends")
         place = process.permits.pop(event.cost)
         self._scene.watch.left(place)
-        self._wake_all(process, process.slots.leave(place, self._clock(event.place)))
+        self._wake_all(process, process.slots.leave, place, self._clock(event.place))
 
     def _cancel(self, event: Event) -> None:
         process = self._scene.processes[event.place]
         self._say(f"a caller that waits at {process.name} gives up")
         waiter = process.waiting.pop(event.cost)
-        self._wake_all(process, process.slots.give_up(waiter, self._clock(event.place)))
+        self._wake_all(process, process.slots.give_up, waiter, self._clock(event.place))
 
     def _hold(self, process: Process, place: Place) -> None:
         self._say(f"{process.name} gives a permit")
         process.permits.append(place)
         self._scene.watch.held(process.name, place)
 
-    def _wake_all(self, process: Process, woken: list[SlotWaiter]) -> None:
-        for waiter in woken:
-            process.slots.line.unwoken.pop(waiter, None)
+    def _wake_all(self, process: Process, change: Callable[..., object], *args: Any) -> None:
+        change(*args)
+        for waiter in process.slots.line.ready:
+            process.slots.line.unwoken.pop(waiter)
             if waiter not in process.waiting:
                 continue
             if waiter.place is not None and any(each in process.slots.line for each in process.waiting[:1]):
@@ -290,16 +291,19 @@ class SlotWorld:
         process, now = self._scene.processes[letter.place], self._clock(letter.place)
         if letter.stage == "told":
             self._say(f"{process.name} is told: {letter.body.granted} granted, {letter.body.keep} to keep")
-            self._wake_all(process, process.slots.hear(letter.body, now))
+            self._wake_all(process, process.slots.hear, letter.body, now)
             return
         ask, reply = letter.body
         self._say(f"the answer reaches {process.name}")
         process.asking = 0
-        woken = process.slots.answer(ask, reply, letter.sent * 1000, now)
-        if process.slots.line:
-            process.slots.due = min(process.slots.due, now + _LOOK * 1000)
         asked, process.hasty = process.hasty, []
-        self._wake_all(process, woken)
+
+        def answered() -> None:
+            process.slots.answer(ask, reply, letter.sent * 1000, now)
+            if process.slots.line:
+                process.slots.due = min(process.slots.due, now + _LOOK * 1000)
+
+        self._wake_all(process, answered)
         if any(each in process.waiting for each in asked):
             raise Violation(f"a caller that does not wait has no verdict by the answer to {process.name}")
 
@@ -307,7 +311,7 @@ class SlotWorld:
         self._say(f"{process.name} has no answer")
         process.asking = 0
         retry = self._clock(process.place) + _RETRY * 1000
-        self._wake_all(process, process.slots.fail(StoreUnavailable("no answer"), retry, 0))
+        self._wake_all(process, process.slots.fail, StoreUnavailable("no answer"), retry, 0)
 
     # Messages
 
@@ -402,7 +406,7 @@ class SlotWorld:
         self._say(f"{process.name} closes")
         process.is_closed = True
         self._scene.watch.is_calm = False
-        self._wake_all(process, process.slots.close(LimiterClosed("closed"), self._clock(event.place)))
+        self._wake_all(process, process.slots.close, LimiterClosed("closed"), self._clock(event.place))
 
     def _close_post(self, place: int) -> None:
         """Nobody hears the answers any more."""

@@ -107,7 +107,7 @@ class Run:
     def give_up(self, process: Process, waiter: SlotWaiter) -> None:
         def work() -> None:
             if process.waiting.pop(waiter, 1) is None:
-                self.wake(process, process.slots.give_up(waiter, process.now(self.time)))
+                self.wake(process, process.slots.give_up, waiter, process.now(self.time))
 
         self.when_running(process, work)
 
@@ -122,10 +122,12 @@ class Run:
 
     def leave(self, process: Process, place: Place) -> None:
         process.held.pop(place)
-        self.wake(process, process.slots.leave(place, process.now(self.time)))
+        self.wake(process, process.slots.leave, place, process.now(self.time))
 
-    def wake(self, process: Process, woken: Any) -> None:
-        for waiter in woken:
+    def wake(self, process: Process, change: Callable[..., None], *args: Any) -> None:
+        change(*args)
+        for waiter in process.slots.line.ready:
+            process.slots.line.unwoken.pop(waiter)
             if process.waiting.pop(waiter, 1) is None and waiter.place:
                 self.hold(process, waiter.place)
         self.attend(process)
@@ -157,16 +159,16 @@ class Run:
             if state.pop("open", False):
                 process.is_asking = False
                 now = process.now(self.time)
-                woken = slots.answer(ask, reply, sent, now)
+                self.wake(process, slots.answer, ask, reply, sent, now)
                 if slots.line:
                     slots.due = min(slots.due, now + self.random.uniform(0.5e9, 1e9))
-                self.wake(process, woken)
+                    self.attend(process)
 
         def failed() -> None:
             if state.pop("open", False):
                 process.is_asking = False
                 retry = process.now(self.time) + 100_000_000
-                self.wake(process, slots.fail(StoreUnavailable("away"), retry, 0))
+                self.wake(process, slots.fail, StoreUnavailable("away"), retry, 0)
 
         for _ in range(self.copies()):
             self.later(self.delay(), lambda: self.serve(process, ask, answered))
@@ -187,7 +189,7 @@ class Run:
                 self.when_running(process, lambda process=process: self.hear(process, push))  # type: ignore[misc]
 
     def hear(self, process: Process, push: SlotPush) -> None:
-        self.wake(process, process.slots.hear(push, process.now(self.time)))
+        self.wake(process, process.slots.hear, push, process.now(self.time))
 
     def copies(self) -> int:
         if self.time >= self.end or self.random.random() >= self.trouble:

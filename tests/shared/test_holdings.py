@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_who_gets_a_slot_by_a_push_is_woken_at_once() -> None:
     assert woken == []
     holdings.hear("gpu", SlotPush("a.1", 1, 2, -1))
     assert woken == ["it"]
+
+
+def test_a_waiter_whose_event_loop_was_closed_gives_back_what_it_got_and_is_looked_at_no_more() -> None:
+    holdings, slots = Holdings(str, lambda: START), slots_of("gpu")
+    slots.line_up(SlotWaiter(Mock(side_effect=RuntimeError), True, 0, None), START)
+    slots.answer(slots.ask(START), SlotReply(1, 1, -1, False, 1, 1, 2), START, START)
+    holdings.wake_all(slots)
+    assert (slots.held.busy, list(slots.line.unwoken)) == (0, [])
 
 
 def test_the_next_key_is_the_one_that_is_due_first() -> None:
@@ -95,7 +104,7 @@ def test_who_waits_has_the_store_asked_again_soon_and_after_a_failure_sooner(
     monkeypatch.setattr(engine_module, "uniform", lambda *both: chance(both))
     engine, slots = engine_of(store, lambda: START), slots_of("a", due=60)
     slots.line_up(SlotWaiter(lambda: None, True, 0, None), START)
-    assert engine._answered(slots, slots.ask(START), START) == []
+    engine._ask(slots, slots.ask(START), START)
     assert engine.holdings.statistics().asks == (reply is not None), "answers are counted"
     assert (slots.due - START) / SECOND == pytest.approx(seconds, abs=1e-6)
 

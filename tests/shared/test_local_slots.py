@@ -10,7 +10,7 @@ from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
-from batchlimit.shared.held_slots import RENEWED, Claim, Place, SlotWaiter
+from batchlimit.shared.held_slots import RENEWED, Claim, Line, Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared, forget
 
 SECOND = 1_000_000_000
@@ -44,7 +44,7 @@ class World:
         """Let an instance ask, and hear the answer."""
         slots = self.all[name]
         ask = slots.ask(self.now)
-        return slots.answer(ask, self.lend(ask), self.now, self.now)
+        return woken(slots.answer, ask, self.lend(ask), self.now, self.now)
 
     def lend(self, ask: SlotAsk) -> SlotReply:
         self.now += 1000
@@ -55,7 +55,7 @@ class World:
     def deliver(self) -> list[SlotWaiter]:
         """Let all instances hear what was pushed."""
         pushes, self.pushes = self.pushes, []
-        return [waiter for push in pushes for waiter in self.all[push.instance[0]].hear(push, self.now)]
+        return [waiter for push in pushes for waiter in woken(self.all[push.instance[0]].hear, push, self.now)]
 
     def settle(self) -> None:
         """Let everybody ask who has to, until nobody has."""
@@ -78,7 +78,15 @@ class World:
         return waiter.place
 
     def leave(self, name: str, place: Place) -> list[SlotWaiter]:
-        return self.all[name].leave(place, self.now)
+        return woken(self.all[name].leave, place, self.now)
+
+
+def woken(change: Any, *args: Any) -> list[SlotWaiter]:
+    """Make a change; return who is to be woken then."""
+    change(*args)
+    line: Line = change.__self__.line
+    ready, line.unwoken = line.ready, {}
+    return ready
 
 
 def test_nobody_enters_before_the_store_has_answered() -> None:
@@ -184,7 +192,7 @@ def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_af
     world.wait("b")
     ask = slots.ask(world.now)
     late = world.wait("b", is_patient=False)
-    assert slots.answer(ask, world.lend(ask), world.now, world.now) == []
+    assert woken(slots.answer, ask, world.lend(ask), world.now, world.now) == []
     assert world.exchange("b") == [late]
     assert isinstance(late.error, ConcurrencyLimited)
 
@@ -264,7 +272,7 @@ def test_a_renewal_that_arrives_when_the_lease_is_over_revives_no_permit() -> No
     slots = world.all["a"]
     place, ask, sent, reply = renewal_under_way(world)
     world.now = int(slots.held.lease.until)
-    assert slots.answer(ask, reply, sent, world.now) == []
+    assert woken(slots.answer, ask, reply, sent, world.now) == []
     assert place.is_lost(world.now)
     assert slots.due == world.now
     assert slots.expire(world.now) == [place]
@@ -349,7 +357,7 @@ def test_one_lost_answer_fails_those_alone_who_do_not_wait() -> None:
     patient, impatient = world.wait("a"), world.wait("a", is_patient=False)
     error = StoreUnavailable("late")
     world.all["a"].ask(world.now)
-    assert world.all["a"].fail(error, world.now, 0) == [impatient]
+    assert woken(world.all["a"].fail, error, world.now, 0) == [impatient]
     assert impatient.error is error
     world.settle()
     assert patient.place
@@ -373,7 +381,7 @@ def test_while_the_store_is_away_as_many_enter_as_the_policy_says() -> None:
     error = CircuitOpen("away")
     waiters = [world.wait("a") for _ in range(3)]
     slots.ask(world.now)
-    assert slots.fail(error, world.now + 1, 2) == waiters
+    assert woken(slots.fail, error, world.now + 1, 2) == waiters
     assert [each.error for each in waiters] == [None, None, error]
     assert slots.in_flight == 2
     assert waiters[0].place
@@ -489,7 +497,7 @@ def test_whoever_closes_keeps_no_slot_without_a_permit() -> None:
     error = LimiterClosed("closed")
     waiter = SlotWaiter(lambda: None, True, 0, None)
     slots.line.add(waiter)
-    assert slots.close(error, world.now) == [waiter]
+    assert woken(slots.close, error, world.now) == [waiter]
     world.settle()
     assert (slots.held.count, waiter.error) == (1, error)
     world.leave("a", place)
@@ -535,5 +543,5 @@ def test_a_waiter_that_an_interrupted_call_was_to_serve_and_that_gave_up_is_kept
     slots, waiter = world.all["a"], world.wait("a")
     assert slots.line.next() is waiter
     slots.give_up(waiter, world.now)
-    assert slots.left_behind(set(), world.now) == []
+    assert woken(slots.left_behind, set(), world.now) == []
     assert not slots.line.unwoken
