@@ -23,34 +23,25 @@ from batchlimit.shared.permit import BaseSharedPermit
 from batchlimit.testing.insides import VirtualRegistry
 from batchlimit.testing.virtual_time import VirtualTime
 
-Undo = Callable[[], None]
+Undo = Callable[[Any], object]
+"""Undoes the change of a gate, a table or an engine, which it is given: it keeps none of them alive."""
+
+
+def _unchanged(_one: object) -> None:
+    pass
 
 
 def opened(one: LockedGate | KeyedGates | Engine) -> Undo:
     """Let every call pass by; those that wait already go on waiting. What is of a table has a gate of its own."""
     if isinstance(one, KeyedGates):
-        return lambda: None
-    find: Callable[[], Any] = weakref.ref(one)
-
-    def passes(_operation: str, _partition: str) -> bool:
-        """Let everybody pass, as long as the limiter is not closed."""
-        return (gate := find()) is not None and not gate.gate.is_closed
-
+        return _unchanged
     if isinstance(one, Engine):
         one.enter = _enter  # type: ignore[method-assign, assignment]
-
-        def close() -> None:
-            if (engine := find()) is not None:
-                del engine.enter
-
-        return close
-    before, one.bypass = one.bypass, passes
-
-    def undo() -> None:
-        if (gate := find()) is not None:
-            gate.bypass = before
-
-    return undo
+        return lambda engine: delattr(engine, "enter")
+    find, before = weakref.ref(one), one.bypass
+    # Everybody passes, as long as the limiter is not closed.
+    one.bypass = lambda _operation, _partition: (gate := find()) is not None and not gate.gate.is_closed
+    return lambda gate: setattr(gate, "bypass", before)
 
 
 def _enter(permit: BaseSharedPermit, *_wait: object) -> None:
@@ -68,7 +59,6 @@ class MovedClock:
         self._clock, self._ahead = clock, ahead
 
     def __call__(self) -> int:
-        """Return the time (ns)."""
         return self._clock() + self._ahead
 
 
@@ -76,14 +66,12 @@ def frozen(virtual: VirtualTime, one: LockedGate | KeyedGates | Engine) -> Undo:
     """Have a gate go by this time that goes by the real one; a shared limiter goes by its store's."""
     real = time.monotonic_ns
     if isinstance(one, Engine) or not (one.clock is real or isinstance(one.clock, MovedClock)):
-        return lambda: None  # or it has a clock of its own
-    find: Callable[[], LockedGate | KeyedGates | None] = weakref.ref(one)
+        return _unchanged  # or it has a clock of its own
     clock = MovedClock(virtual.nanoseconds, one.clock() - virtual.nanoseconds())
 
-    def undo() -> None:
-        if (one := find()) is not None:
-            ahead = clock() - real()
-            one.tell_time(MovedClock(real, ahead) if ahead > 0 else real, None)
+    def undo(one: LockedGate | KeyedGates) -> None:
+        ahead = clock() - real()
+        one.tell_time(MovedClock(real, ahead) if ahead > 0 else real, None)
 
     one.tell_time(clock, virtual)
     return undo
@@ -101,7 +89,6 @@ class World:
 
     @property
     def insides(self) -> list[Any]:
-        """All that were made."""
         return [each for each in list(self._made.values()) if each is not None]
 
     def inside(self, limiter: Any, original: Any) -> Any:
@@ -137,7 +124,6 @@ class Scene:
 
     @property
     def world(self) -> World | None:
-        """The world that limiters live in."""
         return self._worlds[-1][1] if self._worlds else None
 
     def enter(self, world: World | None) -> Callable[[], None]:
@@ -168,10 +154,10 @@ class Scene:
         kinds: tuple[Forkables[Any], ...] = (live_gates, live_tables, live_engines)
         for kind in kinds:
             kind.adopters.clear()
-        undo = list(self._changed.values())
+        changed = list(self._changed.items())
         self._changed.clear()
-        for each in undo:
-            each()
+        for one, undo in changed:
+            undo(one)
         if change is None:
             return
         for kind in kinds:
