@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,10 +12,17 @@ from batchlimit import Partitions, Queue
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.queue import GateWaiter, Order
 from batchlimit.concurrency.statistics import Counts
-from tests.concurrency.woken import woken
 from tests.depth import depth
 
 SECOND = 1_000_000_000
+
+
+def woken(change: Any, *args: Any) -> list[GateWaiter]:
+    """Make a change by a method of a gate; return who is to be woken then."""
+    change(*args)
+    found = list(change.__self__.unwoken)
+    change.__self__.unwoken.clear()
+    return found
 
 
 def waits() -> GateWaiter:

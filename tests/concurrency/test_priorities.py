@@ -7,7 +7,7 @@ import pytest
 from batchlimit import Partitions, Queue
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.queue import GateWaiter, Order
-from tests.concurrency.woken import woken
+from tests.concurrency.test_gate import woken
 
 
 class Line:

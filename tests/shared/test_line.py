@@ -15,23 +15,6 @@ def line_of(waiters: list[SlotWaiter], queue: Queue | None = None) -> Line:
     return line
 
 
-def served(line: Line) -> SlotWaiter:
-    """Who is next; it leaves."""
-    found = line.next()
-    line.remove(found)
-    return found
-
-
-def test_who_left_is_not_served_and_may_leave_again() -> None:
-    one, other = waiter(), waiter()
-    line = line_of([one, other])
-    line.remove(one)
-    line.remove(one)
-    assert (len(line), line.patient, one in line, other in line) == (1, 1, False, True)
-    assert served(line) is other
-    assert list(line) == []
-
-
 def test_only_the_patient_count_against_the_length() -> None:
     line = line_of([waiter(is_patient=False), waiter()], Queue(2, None))
     assert not line.is_full
