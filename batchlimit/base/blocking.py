@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from time import sleep
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from batchlimit.base.redaction import caution
 
@@ -20,23 +20,13 @@ AMID = (
 )
 
 
-class OwnLock(Protocol):
-    """A lock that knows whether its thread is inside."""
-
-    def __enter__(self) -> bool: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def acquire(self) -> bool: ...
-
-    def release(self) -> None: ...
-
-    def _is_owned(self) -> bool: ...
+OwnLock = Any
+"""A lock that knows whether its thread is inside: a `threading.RLock`, whose types do not tell of that."""
 
 
 def own_lock() -> OwnLock:
     """Return a lock, to be entered by `not_reentered`, or as it is where nobody can be inside already."""
-    return cast(OwnLock, threading.RLock())
+    return threading.RLock()
 
 
 def not_reentered(lock: OwnLock) -> OwnLock:

@@ -32,7 +32,6 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """How many there were."""
         return sum(self.counts)
 
     @property
@@ -41,7 +40,6 @@ class Histogram:
         return tuple(accumulate(self.counts))
 
     def plus(self, other: "Histogram") -> "Histogram":
-        """Return the sum of two."""
         return Histogram(tuple(map(add, self.counts, other.counts)), tuple(map(add, self.seconds, other.seconds)))
 
     def since(self, before: "Histogram") -> tuple[list[tuple[float, int]], "Histogram"]:
@@ -70,11 +68,9 @@ class Durations:
         self._counts, self._seconds = [count() for _ in _NONE], list(_NO_TIME)
 
     def add(self, seconds: float) -> None:
-        """Count one."""
         bucket = bisect_left(BOUNDS, seconds)
         next(self._counts[bucket])
         self._seconds[bucket] += seconds
 
     def read(self) -> Histogram:
-        """Return the counts so far."""
         return Histogram(tuple(int(repr(each)[len("count(") : -1]) for each in self._counts), tuple(self._seconds))

@@ -23,7 +23,6 @@ class Closing:
     __slots__ = ()
 
     def close(self) -> None:
-        """Close it."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -39,7 +38,6 @@ class AsyncClosing:
     __slots__ = ()
 
     async def close(self) -> None:
-        """Close it."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

@@ -55,7 +55,6 @@ class TaskEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def clear(self) -> None:
-        """Forget that it was set."""
         self._event.clear()
 
     async def wait(self, seconds: float | None) -> None:
@@ -119,6 +118,5 @@ class RoundRobin:
             self._left.popleft()()
 
     def begin(self) -> None:
-        """Begin a turn."""
         self._room = AT_ONCE
         self._go_on()

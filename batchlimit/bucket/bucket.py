@@ -59,7 +59,6 @@ class Bucket(SpendableBucket):
         return self._credit(returned)
 
     def peek(self, now: int) -> Level:
-        """Say what is in the bucket at `now`."""
         seen = deepcopy(self)  # which nothing is written to
         seen._refill_to(now, "", fair_share.lease_of(seen._bands))
         return Level(math.floor(min(seen._levels)), seen._table.outstanding, seen._table.active, seen._told())

@@ -116,7 +116,6 @@ class InstanceTable:
         instance.held = kept
 
     def lend(self, instance: InstanceEntry, tokens: int, starts: int, expires: int) -> None:
-        """Take note of a grant."""
         self.outstanding += tokens
         instance.held, instance.granted, instance.starts = instance.held + tokens, tokens, starts
         instance.expires = max(instance.expires, expires)
@@ -170,7 +169,6 @@ class SpendableBucket:
         return None if is_young and wait > 0 else told
 
     def charge(self, spend: Spend, now: int) -> Spent:
-        """Spend what is offered now."""
         self._now = max(self._now, now - self._epoch)
         self._flow()
         self._levels = [level - spend.cost for level in self._levels]
@@ -221,7 +219,6 @@ class SpendableBucket:
         return now - self._time >= QUIET or not self._is_leased
 
     def _flow(self) -> None:
-        """Refill a plain bucket."""
         if self._is_leased:
             self._refill(self._time + OVER)
         self._refill(self._now, leased=0)

@@ -113,7 +113,6 @@ class Examination:
             yield _tried("nodes", lambda: findings.nodes(text(client.execute_command("CLUSTER", "NODES")).splitlines()))
 
     def _each(self, name: str, client: Any) -> Iterator[Finding]:
-        """Ask one server."""
         trips, offsets = list[float](), list[float]()
         for _ in range(_PINGS):
             begun, sent = time.perf_counter(), time.time()
@@ -161,7 +160,6 @@ class Examination:
         return findings.rights(user, missing)
 
     def _expiry(self, client: Any) -> Finding:
-        """Look at some buckets of one server."""
         cursor, names = 0, list[bytes]()
         for _ in range(_STEPS):
             cursor, found = client.scan(cursor, match=buckets_of(self._prefix), count=100)

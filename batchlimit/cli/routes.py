@@ -172,7 +172,6 @@ class Found:
                 yield f"{each.place}: {what}: where they are of two programs, run migrate on each by itself"
 
     def toml(self) -> Iterator[str]:
-        """Yield the lines of the file."""
         if self.exempt:
             yield f"exempt = {json.dumps(self.exempt)}\n"
         if self.limiter.defaults:

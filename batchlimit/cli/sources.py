@@ -42,12 +42,10 @@ class Constants(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Put what a name stands for in its place."""
         value = self._values.get(node.id) if isinstance(node.ctx, ast.Load) else None
         return node if value is None else ast.copy_location(deepcopy(value), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Join two texts."""
         self.generic_visit(node)
         parts = [each.value for each in (node.left, node.right) if isinstance(each, ast.Constant)]
         is_text = isinstance(node.op, ast.Add) and len(parts) == 2 and all(isinstance(each, str) for each in parts)

@@ -71,7 +71,6 @@ class Deadlines:
         _living.add(self)
 
     def after_fork(self) -> None:
-        """Begin anew in a forked child: nobody waits there."""
         self._lock = threading.RLock()  # reentrant, for the garbage collector may complete a permit anywhere
         self._bell = threading.Condition(self._lock)  # entered by the lock, which is written in C: see blocking
         self._waiting: list[tuple[float, int, Caller]] = []

@@ -211,7 +211,6 @@ class LockedGate(CriticalSection):
         self.change(self.gate.close)
 
     def statistics(self, watchers: tuple[WatcherStatistics, ...]) -> ConcurrencyStatistics:
-        """Return what was counted, with these statistics of watchers."""
         self.catch_up()
         with self.lock:
             gate, counts, law = self.gate, self.counts, state_of(self.law)

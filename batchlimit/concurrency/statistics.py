@@ -161,7 +161,6 @@ class Counts:
 
     @property
     def waits(self) -> Histogram:
-        """How long callers waited in the queue."""
         return Histogram() if self._waits is None else self._waits.read()
 
     def waited(self, ns: int) -> None:

@@ -88,7 +88,6 @@ class HeldSlots:
 
     @property
     def count(self) -> int:
-        """How many slots this instance holds."""
         return self._granted - self.returned
 
     @property
@@ -117,7 +116,6 @@ class HeldSlots:
         return place
 
     def end(self, place: Place) -> bool:
-        """End the hold of a permit; return whether there was one."""
         if self.places.pop(place, place) is not None:
             return False
         place.claim = None
@@ -191,7 +189,6 @@ class Line(Waiting[SlotWaiter]):
 
     @property
     def patient(self) -> int:
-        """How many are patient."""
         return len(self) - len(self._hasty)
 
     @property

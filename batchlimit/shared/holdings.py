@@ -135,7 +135,6 @@ class Holdings:
         return self._plan[0][0] if self._plan else math.inf
 
     def statistics(self) -> SharedStatistics:
-        """Return what is held now, and what was counted."""
         by_key = dict[str, SharedKeyStatistics]()
         with self.lock:
             admitted = self._admitted
@@ -162,11 +161,9 @@ class Holdings:
         self.wake_all(slots)
 
     def leave(self, key: str, place: Place) -> None:
-        """Take back the place of a permit."""
         self.change(key, lambda slots, now: slots.leave(place, now))
 
     def hear(self, name: str, push: SlotPush) -> None:
-        """Take over what the store told of a key without being asked."""
         self.change(name, lambda slots, now: slots.hear(push, now), is_name=True)
 
     def left_behind(self, gone: Iterable[Claim]) -> None:

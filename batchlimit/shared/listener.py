@@ -41,7 +41,6 @@ class Listener(threading.Thread):
         self._silenced.set()
 
     def run(self) -> None:
-        """Read one subscription after the other."""
         failed = -_LONG
         while not self._silenced.is_set():
             began = time.monotonic()

@@ -195,7 +195,6 @@ class LocalSlots:
             self.due = min(self.due, self.held.lease.renewal)
 
     def hear(self, push: SlotPush, now: int) -> None:
-        """Take over what the store told without being asked."""
         if self.held.hear(push):
             self._settle(now)
 

@@ -55,7 +55,6 @@ class Guard:
 
     @property
     def address(self) -> str:
-        """See Store.address."""
         return str(self._store.address)
 
     def late(self, seconds: float) -> StoreUnavailable:
@@ -64,7 +63,6 @@ class Guard:
 
     @property
     def health(self) -> Health:
-        """How the store has been."""
         return self._outages.health
 
     @property
@@ -73,7 +71,6 @@ class Guard:
         return self.deadline + self._connecting
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Any:
-        """See Store.take."""
         return self.call(key, self._store.take, key, quota, ask)
 
     def spend(self, groups: Groups, look: bool) -> Any:
@@ -81,11 +78,9 @@ class Guard:
         return self.call(groups[0][0].key, partial(self._spender.spend, look=look, within=self.deadline), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
-        """See Store.give_back."""
         return self.call(key, self._store.give_back, key, quota, back)
 
     def peek(self, key: str, quota: Quota) -> Any:
-        """See Store.peek."""
         return self.call(key, self._store.peek, key, quota)
 
     @property

@@ -81,7 +81,6 @@ class MemoryRules:
             return self._log[:count]
 
     def after_fork(self) -> None:
-        """Replace the lock."""
         self._lock = own_lock()
 
     def _now(self) -> float:

@@ -104,7 +104,6 @@ class Outages:
 
     @property
     def health(self) -> Health:
-        """How the store has been."""
         with self.lock():
             available = all(each.opened_at is None for each in list(self.breakers.values()))
             return Health(self._failures, self._outages, available, self._durations.read())

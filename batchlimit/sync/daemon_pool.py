@@ -37,7 +37,7 @@ class DaemonPool:
         # Held to touch what is here. The lock is entered, and not the Condition: that is Python where it locks and
         # unlocks, and a signal handler that raises there would leave it locked for ever.
         self._lock = own_lock()
-        self._news = threading.Condition(self._lock)  # type: ignore[arg-type]  # it is an RLock
+        self._news = threading.Condition(self._lock)  # it is an RLock
         self._threads = self._idle = 0
         self._stopped = False
 

@@ -51,7 +51,6 @@ class Attendant(Refresher):
     _clock: VirtualTime
 
     def watch(self, entry: KeyEntry) -> None:
-        """Come to this key entry at its `due`: now, if it is due already."""
         with self._clock.changed:
             if entry.due < math.inf:
                 self._plans.add(entry)
@@ -61,13 +60,11 @@ class Attendant(Refresher):
         """Do nothing: keys that are idle may stay in memory."""
 
     def arrive(self) -> None:
-        """Do what is due."""
         with self._clock.changed:
             if not self._stopping:
                 self._tend_due()
 
     def stop(self) -> bool:
-        """Never look again."""
         self._stopping = True
         return False
 
@@ -232,7 +229,6 @@ class AsyncVirtualRegistry(AsyncRegistry):
             entry.changed()
 
     def rest(self) -> None:
-        """See VirtualRegistry."""
         if self.closed:
             self.original.closed, self.original.thread = True, 0
 

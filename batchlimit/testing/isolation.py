@@ -62,7 +62,6 @@ class IsolatedWorld(World):
         return made
 
     def end(self) -> None:
-        """Return what was leased, in the background."""
         for inside in self.insides:
             inside.abandon()
 

@@ -44,12 +44,10 @@ class VirtualTime:
         self.thread_wakeup, self.task_wakeup = partial(VirtualThreadWakeup, self), partial(VirtualTaskWakeup, self)
 
     def __call__(self, *_: object) -> float:
-        """Return the instant (s)."""
         return self._now
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it began."""
         return self._now - _BEGINS
 
     def nanoseconds(self) -> int:
@@ -92,7 +90,6 @@ class ThreadEvent(ThreadWakeup):
         self._time, self.due, self.is_set = time, math.inf, False
 
     def set(self) -> None:
-        """End the wait, or the next one."""
         with self._time.changed:
             self.is_set = True
             self._time.changed.notify_all()
@@ -172,13 +169,11 @@ class LoopEvent(TaskEvent):
             self._time.tasks[self] = -math.inf
 
     def over(self) -> None:
-        """Nobody waits any more."""
         self._time.tasks.pop(self, None)
         self._time.steps += 1
 
     @property
     def is_set(self) -> bool:
-        """Whether the wait has ended, or ends at once."""
         return self._event.is_set()
 
 
@@ -191,7 +186,6 @@ class VirtualTaskWakeup(TaskWakeup):
         self._time, self._event = time, LoopEvent(time)
 
     def wake(self) -> None:
-        """End the wait, from any thread."""
         self._event.set()
 
     async def wait(

@@ -105,12 +105,10 @@ class VirtualStore(MemoryStore):
             self._buckets[key] = bucket, now + bucket.expires_in()
 
     def forget(self) -> None:
-        """Lose all buckets."""
         with self._lock:
             self._buckets.clear()
 
     def refill(self) -> None:
-        """Have all buckets full."""
         for key, (bucket, _) in list(self._buckets.items()):
             self.fill(key, bucket._quota, 1.0)
 
@@ -210,7 +208,6 @@ class VirtualWorld(World):
                 inside.arrive()
 
     def end(self) -> None:
-        """Close the limiters that were closed here."""
         for inside in self.insides:
             inside.rest()
 

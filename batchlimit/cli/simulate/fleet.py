@@ -97,7 +97,6 @@ class _Attendant(Refresher):
         self._fleet = fleet
 
     def watch(self, entry: KeyEntry) -> None:
-        """Come to this key entry at its `due`."""
         if entry.due < math.inf:
             heapq.heappush(self._fleet.plans, (entry.due, next(self._fleet.order), self, entry))
             self._fleet.due = self._fleet.plans[0][0]

@@ -59,7 +59,6 @@ class ReplayBucket:
         return not is_short
 
     def take_back(self, cost: int) -> None:
-        """Return what was charged."""
         for number, _ in self._bands:
             self.levels[number] += cost
 
@@ -84,7 +83,6 @@ class CallSample:
             self._calls[kind] += 1
 
     def settle(self, bucket: ReplayBucket) -> None:
-        """Take note of a stretch that has ended."""
         (self._sampled if bucket.is_sampled else self._screened)[bucket.kind] += bucket.count
 
     @property

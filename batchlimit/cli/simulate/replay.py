@@ -72,7 +72,6 @@ class Replay:
         self.result = Result()
 
     def run(self, lines: Iterable[Line]) -> Result:
-        """Replay a log, and return what happened."""
         result = self.result
         for at, together in instants(lines):
             result.begun, self._now = result.begun or at, at
@@ -132,7 +131,6 @@ class Replay:
         return short is None
 
     def _home(self, line: Line) -> RateLimiter:
-        """Return the instance that gets a request."""
         is_near = self._by is Spread.CLIENT
         home = crc32(line[3].encode()) % self._instances if is_near else int(self._random.random() * self._instances)
         return self._fleet.limiters[home]

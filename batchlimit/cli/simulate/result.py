@@ -37,7 +37,6 @@ class Result:
     asked: int = 0  # charges that limiters decided; arithmetic decided all others
 
     def of_rule(self, name: str) -> ReplayTally:
-        """Return the sum of a rule's keys."""
         found = [tally for (rule, _), tally in self.keys.items() if rule == name]
         sums = sum(each.admitted for each in found), sum(each.refused for each in found)
         return ReplayTally(*sums, self.without_key[name])

@@ -95,7 +95,6 @@ class Board:
             self._known = {key: self._known[key] for key in self.hottest(_MOST // 2)}
 
     def rows(self) -> list[Row]:
-        """Return a row for each key."""
         found = list[Row]()
         for seen, trend in self._known.values():
             last = seen[-1]
@@ -104,7 +103,6 @@ class Board:
         return found
 
     def hottest(self, count: int) -> list[str]:
-        """Return the keys that use and refuse the most."""
         if count >= len(self._known):
             return list(self._known)
         heats = {key: sum(_rates(seen)) for key, (seen, _) in self._known.items()}

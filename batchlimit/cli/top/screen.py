@@ -73,7 +73,6 @@ class View:
         return False
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
-        """Return the rows that are shown, in order."""
         found = [row for row in rows if self.pattern in row.key or fnmatchcase(row.key, self.pattern)]
         found.sort(key=lambda row: row.key)
         if self.sort is not Sort.KEY:

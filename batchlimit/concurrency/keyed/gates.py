@@ -114,7 +114,6 @@ class KeyedGates:
             return gate
 
     def close(self) -> None:
-        """Let no call enter any more, and wake every waiter."""
         with self._lock:
             self._is_closed = True
             alive = self._alive()

@@ -102,7 +102,6 @@ class SharedLaw(WrappingLaw):
         return self._alone(lambda: baselines_of(self.law), dict)
 
     def update(self, sample: Sample) -> int:
-        """Learn from a call of any of the keys; return the limit."""
         return self._alone(lambda: self.law.update(sample), lambda: self.law.limit)
 
     def end_period(self, events: Sequence[str], now_ns: int) -> None:

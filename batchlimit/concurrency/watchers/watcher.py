@@ -116,7 +116,6 @@ class Polled:
         self._asked = False
 
     def statistics(self) -> WatcherStatistics:
-        """Return the counts up to now; in any thread."""
         return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
 
 

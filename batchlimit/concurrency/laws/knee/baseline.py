@@ -245,7 +245,6 @@ class Trust:
                 self._beliefs = _BELIEFS
 
     def queued(self) -> None:
-        """Note a span with a queue."""
         self._calm_ns = 0
 
     @staticmethod

@@ -187,7 +187,6 @@ class Drains:
 
     @property
     def next(self) -> int:
-        """When the next one is to begin."""
         return 0 if self._next is None else self._next
 
     def is_due(self, now: int) -> bool:
