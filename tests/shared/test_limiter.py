@@ -642,7 +642,7 @@ def test_a_process_that_ends_gives_back_what_is_free(valkey: Server, prefix: str
 from batchlimit.shared import SharedConcurrencyLimiter
 from batchlimit.shared.engine import Engine
 Engine.close.__defaults__ = (60.0,)  # a slow machine gives back late
-limiter = SharedConcurrencyLimiter.from_url({valkey.url!r}, {{"gpu": 100}}, prefix={prefix!r}, connect_timeout=60.0)
+limiter = SharedConcurrencyLimiter.from_url({valkey.url!r}, {{"gpu": 100}}, prefix={prefix!r}, connect_timeout=30.0)
 {end}
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=300)
