@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import Full
 from typing import Any
 
 import grpc
@@ -120,6 +121,19 @@ def test_a_server_that_stops_leaves_no_place_taken() -> None:
     held.success()
     scene.rest()
     assert all(each.code is not grpc.StatusCode.OK for each in calls)
+
+
+def test_a_pool_that_is_full_leaves_no_place_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*job: object) -> None:
+        raise Full
+
+    with full() as (scene, client, held):
+        call = client.call("unary_unary", "a")
+        waiting(scene, 1)
+        monkeypatch.setattr(scene._intercept._workers, "submit", is_full)
+        held.success()
+        assert call.code is grpc.StatusCode.UNAVAILABLE
+        scene.rest()
 
 
 def test_an_unknown_method_takes_no_place_when_its_turn_comes() -> None:

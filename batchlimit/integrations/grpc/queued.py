@@ -53,10 +53,10 @@ class QueuedCall:
             return
         try:
             self._workers.submit(job)
-        except RuntimeError:  # the pool was shut down: the server stops
+        except Exception:  # noqa: BLE001  the pool was shut down, for the server stops; or it is full
             self._verdict.result().ignore()
             self._verdict = Future()
-            self._verdict.set_exception(LimiterClosed("the server stops"))
+            self._verdict.set_exception(LimiterClosed("no worker takes this call"))
             job()
 
 
