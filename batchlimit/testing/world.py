@@ -99,7 +99,7 @@ class VirtualStore(MemoryStore):
         with self._lock:
             now = self._now()
             bucket = self._live(key, now) or self._bucket(quota, now)
-            bucket.peek(now)
+            bucket._refill_to(now, "", 0)
             room = bucket._table.outstanding if part else 0
             bucket._levels = [max(0.0, band.burst * part - room) for band in bucket._bands]
             self._buckets[key] = bucket, now + bucket.expires_in()

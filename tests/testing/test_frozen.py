@@ -200,6 +200,14 @@ def test_drain_and_refill_concern_one_key(limits: FrozenLimits) -> None:
     assert spend(limiter, "ann") == 1
 
 
+def test_drain_leaves_nothing_of_what_was_refilled_before(limits: FrozenLimits) -> None:
+    limiter = RateLimiter.from_url(URL, "100/hour")
+    assert spend(limiter, "ann") == 100
+    limits.advance("30m")
+    limits.drain("ann")
+    assert spend(limiter, "ann") == 0
+
+
 def test_a_key_that_no_limiter_has_a_quota_for_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene_module, "live_limiters", [])  # those of other tests
     with frozen_limits() as limits:
