@@ -4,13 +4,17 @@ It is small, so a photograph of it is a pickle. Its key is a list of values: ins
 from what went back, tokens by their order, and a lease that has ended is as good as none.
 """
 
+import copyreg
+import io
 import math
 import pickle
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from batchlimit.bucket.slot_table import TICK, SlotAsk, SlotPush, SlotReply, SlotTable
+from batchlimit.concurrency.partition import Partition
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.shared.held_slots import SEQUENCE, Place, SlotWaiter
 from batchlimit.shared.local_slots import LocalSlots, Shared, forget
@@ -396,7 +400,7 @@ class SlotWorld:
     def _fork(self, event: Event) -> None:
         """See `Engine.after_fork`: the child has its parent's permits, and slots of its own."""
         parent, child = self._scene.processes[event.place], self._born(len(self._scene.processes), 0)
-        slots, child.permits = pickle.loads(pickle.dumps((parent.slots, parent.permits)))
+        slots, child.permits = pickle.loads(_photograph((parent.slots, parent.permits)))
         forget(slots)
         self._say(f"{parent.name} forks: {child.name} is its child")
         self._scene.processes.append(child)
@@ -486,7 +490,7 @@ class SlotWorld:
 
     def photograph(self) -> tuple[int, bytes]:
         """Say what it is now: a key, equal for worlds that go on alike, and what `go_back` needs."""
-        return hash(self._told()), pickle.dumps(self._scene, pickle.HIGHEST_PROTOCOL)
+        return hash(self._told()), _photograph(self._scene)
 
     def photograph_anew(self) -> int:
         """Return the key."""
@@ -498,6 +502,18 @@ class SlotWorld:
 
     def _told(self) -> tuple[Any, ...]:
         return _Told(self._scene).values
+
+
+class _Camera(pickle.Pickler):
+    """Pickles a scene; all who wait for a key are of one partition, which is no part of it."""
+
+    dispatch_table = ChainMap({Partition: lambda _: (getattr, (SlotWaiter, "partition"))}, copyreg.dispatch_table)
+
+
+def _photograph(seen: object) -> bytes:
+    film = io.BytesIO()
+    _Camera(film, pickle.HIGHEST_PROTOCOL).dump(seen)
+    return film.getvalue()
 
 
 class _Told:
