@@ -4,11 +4,9 @@ It is small, so a photograph of it is a pickle. Its key is a list of values: ins
 from what went back, tokens by their order, and a lease that has ended is as good as none.
 """
 
-import copyreg
 import io
 import math
 import pickle
-from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -507,7 +505,8 @@ class SlotWorld:
 class _Camera(pickle.Pickler):
     """Pickles a scene; all who wait for a key are of one partition, which is no part of it."""
 
-    dispatch_table = ChainMap({Partition: lambda _: (getattr, (SlotWaiter, "partition"))}, copyreg.dispatch_table)
+    def reducer_override(self, seen: object) -> Any:
+        return (getattr, (SlotWaiter, "partition")) if isinstance(seen, Partition) else NotImplemented
 
 
 def _photograph(seen: object) -> bytes:
