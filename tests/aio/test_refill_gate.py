@@ -18,7 +18,7 @@ PATIENCE = DEADLINE / 8
 
 async def at_an_empty_key(stage: Stage, batch: int = BATCH) -> AsyncRateLimiter:
     """The last fetch brought a batch, and it is gone."""
-    limiter = limiter_on(stage, RICH, sizer=FixedBatch(batch), deadline=30.0)
+    limiter = limiter_on(stage, RICH, sizer=FixedBatch(batch), deadline=DEADLINE)
     await limiter.acquire(KEY)
     await limiter.acquire(KEY, batch - 1)
     return limiter
