@@ -13,8 +13,11 @@ from types import FrameType
 
 import pytest
 
+import batchlimit
 from batchlimit import ConcurrencyLimited
 from batchlimit.base.blocking import AMID
+
+_OURS = batchlimit.__path__[0], contextlib.__file__
 
 
 class Interrupt:
@@ -24,9 +27,7 @@ class Interrupt:
         self._left = n
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "c_call", "c_return") and any(
-            name in frame.f_code.co_filename for name in ("batchlimit/", "contextlib.py")
-        ):
+        if event in ("call", "c_call", "c_return") and frame.f_code.co_filename.startswith(_OURS):
             self._left -= 1
             if self._left == 0:
                 sys.setprofile(None)
