@@ -30,8 +30,8 @@ long may the caller wait: it joins the queue, until it is woken. It leaves that 
 
 A call is interrupted, by a signal handler that raises: what is counted, and what refers to the marker of a partition,
 changes with no call in between. A refused caller compares the two. So it finds the calls that nobody ended, though
-their permits are no more. Who was served stands in `unwoken` until woken: the next call that leaves sees to that,
-and who waits once a second, by `CriticalSection.catch_up`.
+their permits are no more. `unwoken` has each served caller until somebody wakes it. The next call that leaves does,
+and each that waits looks once a second, by `CriticalSection.catch_up`.
 
 A call leaves: its end calls `_leave` of the permit. The gate counts one call less. The law learns from a Sample and
 returns a limit. The gate serves waiters, which are woken as soon as the lock is free.

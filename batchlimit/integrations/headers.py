@@ -52,8 +52,8 @@ _DESCRIBED = {
 _PARTITION_BYTES = 9
 _TIME = re.compile(rb";t=\d+(?=;pk=)").sub
 Told = tuple[str, Quota, str, int, int | None]
-"""What the fields say of a rule that a request was charged to, or that refused it: its name, its quota, the key, the
-tokens that this process could still admit, and which of the quota's bandwidths RateLimit names (None: the slowest)."""
+"""What the fields say of one rule that a request was charged to, or that refused it: its name, its quota, and the key.
+Then the tokens that this process could still admit, and which of the quota's bandwidths binds (None: the slowest)."""
 
 
 def texts(fields: Iterable[Header]) -> list[tuple[str, str]]:

@@ -207,7 +207,7 @@ class Line(Waiting[SlotWaiter]):
 
     @property
     def ready(self) -> list[SlotWaiter]:
-        """Who is to be woken now; a call that was interrupted may have left others there, who got nothing."""
+        """Those to wake now. A call that was interrupted may have left others in `unwoken`, who got nothing."""
         return [waiter for waiter in list(self.unwoken) if waiter.place or waiter.error]
 
     def refuse(self, waiter: SlotWaiter, error: Exception) -> None:

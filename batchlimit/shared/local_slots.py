@@ -59,7 +59,7 @@ def limits_of(limits: Mapping[str, int | Shared]) -> Callable[[str], Shared]:
 
 
 class LocalSlots:
-    """It is pure: `now` (ns) comes in. Who is to be woken after a call stands in the line as `ready`.
+    """It is pure: `now` (ns) comes in. After a call the line says by `ready` whom to wake.
 
     It has 11 public methods: five for callers, four for the store, and two for the end of a lease or of all.
     """

@@ -47,8 +47,8 @@ async def test_who_acquire_one_new_key_are_served_as_they_came(
 ) -> None:
     """The first of them spend, until the key leases; those whose spends were in vain came before all others.
 
-    So did all who came in the first turn of the event loop before those who came a turn `later`. Who acquired another
-    key with it joined last when its spend was in vain.
+    So did all who came in the first turn of the event loop before those who came a turn `later`. A caller of several
+    keys had joined last when its spend was in vain.
     """
     store, quotas = MemoryStore(virtual_loop().time), {KEY: Quota(50.0, burst), "*": Quota(1.0, 1)}
     async with AsyncRateLimiter(store, quotas, clock=virtual_loop().time) as one:

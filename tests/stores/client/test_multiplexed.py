@@ -264,21 +264,28 @@ def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Le
     call.cancel()
 
 
+async def asked_thrice(store: Any) -> tuple[Any, list[Any]]:
+    """Return a connection that the tests alone feed, and three answers; a signal comes amid the taking of the first."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    await store.peek("k", HUNDRED)
+    line = store._transport
+    pipe, line._multiplexed = line._multiplexed, None
+    pipe._transport.set_protocol(asyncio.Protocol())
+    answers = [pipe.send(command(("PING",))) for _ in range(3)]
+    answers[0].hear = interrupted
+    return pipe, answers
+
+
 async def test_a_signal_amid_the_news_that_a_connection_ended_keeps_it_from_no_other_caller(
     valkey: Server, prefix: str
 ) -> None:
     """The others never heard of it, and closing the store waited for ever."""
 
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
     async with opened_for_tasks(valkey.url, prefix) as store:
-        await store.peek("k", HUNDRED)
-        line: Any = store._transport
-        pipe, line._multiplexed = line._multiplexed, None
-        answers = [pipe.send(command(("PING",))) for _ in range(3)]
-        answers[0].hear = interrupted
-        pipe._transport.set_protocol(asyncio.Protocol())
+        pipe, answers = await asked_thrice(store)
         with pytest.raises(KeyboardInterrupt):
             pipe.connection_lost(None)
         pipe._transport.abort()
@@ -289,16 +296,8 @@ async def test_a_signal_amid_the_news_that_a_connection_ended_keeps_it_from_no_o
 async def test_a_signal_amid_the_hearing_of_a_reply_ends_the_connection_of_no_other_caller(
     valkey: Server, prefix: str
 ) -> None:
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
     async with opened_for_tasks(valkey.url, prefix) as store:
-        await store.peek("k", HUNDRED)
-        line: Any = store._transport
-        pipe, line._multiplexed = line._multiplexed, None
-        pipe._transport.set_protocol(asyncio.Protocol())  # what is received is said here
-        answers = [pipe.send(command(("PING",))) for _ in range(3)]
-        answers[0].hear = interrupted
+        pipe, answers = await asked_thrice(store)
         with pytest.raises(KeyboardInterrupt):
             pipe.data_received(b"+one\r\n+two\r\n+three\r\n")
         assert pipe.is_open
