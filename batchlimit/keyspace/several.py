@@ -102,21 +102,21 @@ class FromMemory:
         hot = {key: costs[key] for key in costs if key not in cold}
         if (charged := self._charge(hot, self._clock())) is None:
             return None
-        told: dict[str, Decision] | None = None
+        told = admitted = None  # where all are charged
         try:
             told = yield from spend_together(registry, cold, came)
+            admitted = told if told and all(told.values()) else None
         finally:
-            if not told or not all(told.values()):
+            if admitted is None:
                 self._put_back(*charged)
-        if not told or not all(told.values()):
+        if admitted is None:
             return told
-        now = self._clock()
-        if now >= min(charged[1]):  # the answer came after the end of a lease
+        if (now := self._clock()) >= min(charged[1]):  # the answer came after the end of a lease
             self._put_back(*charged)
             registry.refund_all(cold)
             return None
-        told |= _told(charged[0], now)
-        return {key: told[key] for key in costs}
+        admitted |= _told(charged[0], now)
+        return {key: admitted[key] for key in costs}
 
     def _charge(self, costs: Mapping[str, int], now: float) -> tuple[Found, list[float]] | None:
         """Take the tokens of all, and return until when they count; None: too few are here, and none is taken."""

@@ -137,9 +137,9 @@ a token counted as spent is gone where another asks first | two keys by slot, th
 a spent token is gone with who leaves it | two keys by slot, three calls | reservoir.lifecycle:Lifecycle.undo
     self._requests.refunds += waiter.cost => pass
 a refused spend keeps the tokens of the leased key | one key leased, one spent | keyspace.several:FromMemory.spend
-    if not told or not all(told.values()):\n                self => if not told:\n                self
+    told if told and all(told.values()) else None => told
 interrupted spends keep leased tokens | one key leased, one spent, interrupted | keyspace.several:FromMemory.spend
-    finally:\n            if not told or not => finally:\n            if told and not
+    finally:\n            if admitted is None => finally:\n            if told and admitted is None
 tokens that come back are counted as admitted | one key leased, one spent | keyspace.several:FromMemory._put_back
     entry.took_late(cost) => pass
 what comes back comes twice | one key leased, one spent | keyspace.several:FromMemory._put_back
