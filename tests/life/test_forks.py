@@ -231,20 +231,20 @@ def admitted(valkey: Server, prefix: str, limiter: str, call: str, rounds: int) 
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "least"),
     [
-        "limiter.try_acquire(KEY)",
-        "all(limiter.decide_all({KEY: 1, 'other': 1}).values())",
-        "[limiter.peek(KEY), limiter.try_acquire(KEY)][1]",
-        "[limiter.pause('other', 1.0), limiter.try_acquire(KEY)][1]",
+        ("limiter.try_acquire(KEY)", 40),
+        ("all(limiter.decide_all({KEY: 1, 'other': 1}).values())", 38),  # some may hold the last token of one key each
+        ("[limiter.peek(KEY), limiter.try_acquire(KEY)][1]", 40),
+        ("[limiter.pause('other', 1.0), limiter.try_acquire(KEY)][1]", 40),
     ],
 )
 def test_children_of_a_fork_of_which_python_is_not_told_are_instances_of_their_own(
-    valkey: Server, prefix: str, call: str
+    valkey: Server, prefix: str, call: str, least: int
 ) -> None:
     """They ask in turns: as one instance they would get the answers of each other's calls."""
     begun = "limiter_of('40/hour'); limiter.peek(KEY)  # it has a thread, which is the parent's alone"
-    assert admitted(valkey, prefix, begun, call, 20) == ["40"]
+    assert least <= int(admitted(valkey, prefix, begun, call, 20)[0]) <= 40
 
 
 def test_children_of_such_a_fork_share_the_slots_of_the_fleet(valkey: Server, prefix: str) -> None:

@@ -154,7 +154,9 @@ def quiet(limiter: Any, key: str = KEY) -> bool:
     stands still.
     """
     here = getattr(limiter, "_inner", limiter)
-    reservoir = here._entries[key].reservoir
+    if (entry := here._entries.get(key)) is None:  # its spend in vain is still under way
+        return False
+    reservoir = entry.reservoir
     first = reservoir.state.queue.first
     return (
         reservoir.state.in_flight is None
