@@ -147,6 +147,7 @@ def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
             pass
         os.write(writer, b"asks")
         asking.join()
+        os.write(writer, b"done")
         limiter.acquire("another")
         spent = 1 + spend(limiter)
         limiter.close()
@@ -156,6 +157,7 @@ def test_a_fork_while_an_ask_is_under_way_concerns_neither_side(
     server.execute_command("CLIENT", "UNPAUSE")
     for each in threads:
         each.join()
+    os.read(reader, 4)  # else this may leave no token to the child, whose ask may not have been sent
     spent = 2 + spend(limiter)
     limiter.close()
     _, status = os.waitpid(child, 0)
