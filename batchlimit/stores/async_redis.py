@@ -149,18 +149,19 @@ class AsyncRedisStore(BaseRedisStore):
     async def _talk(self, transport: AsyncTransport, run: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         handled = sys.exception()
         try:
-            # The caller's client bounds its own connections; an AsyncDirectTransport has one.
-            if self._connect is None or isinstance(transport, AsyncDirectTransport):
-                return await run(*args)
-            free = await self._occupied()
             try:
-                return await run(*args)
-            finally:
-                free.release()
-        except FAILURES as error:
-            if self._connect is not None:
-                await transport.reset_after(error)
-            raise failure(error, transport.address, handled) from error
-        except BaseException as error:  # such as a cancellation
+                # The caller's client bounds its own connections; an AsyncDirectTransport has one.
+                if self._connect is None or isinstance(transport, AsyncDirectTransport):
+                    return await run(*args)
+                free = await self._occupied()
+                try:
+                    return await run(*args)
+                finally:
+                    free.release()
+            except FAILURES as error:
+                if self._connect is not None:
+                    await transport.reset_after(error)
+                raise failure(error, transport.address, handled) from error
+        except BaseException as error:  # such as a cancellation, which may come during the reset
             untraced(error, handled)
             raise

@@ -128,14 +128,15 @@ class RedisStore(BaseRedisStore):
     def _talk(self, transport: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
         handled = sys.exception()
         try:
-            return run(*args)
-        except FAILURES as error:
-            if self._connect is not None:
-                transport.reset_after(error)
-            raise failure(error, transport.address, handled) from error
-        except NeedsConnection:
+            try:
+                return run(*args)
+            except FAILURES as error:
+                if self._connect is not None:
+                    transport.reset_after(error)
+                raise failure(error, transport.address, handled) from error
+        except (NeedsConnection, StoreUnavailable):
             raise
-        except BaseException as error:  # a signal handler raised at an unknown place
+        except BaseException as error:  # a signal handler raised at an unknown place, which may be the reset
             untraced(error, handled)
             if self._connect is not None and self._transport is transport:
                 self._transport = self._connect()  # a connection may have the unread reply of this call

@@ -338,6 +338,43 @@ def test_of_a_task_that_is_cancelled_while_it_connects(ears: Ears, place: str, w
         asyncio.run(cancelled())
 
 
+def test_of_a_task_that_is_cancelled_while_its_client_is_reset(
+    ears: Ears, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    async def cancelled() -> None:
+        store = AsyncRedisStore.from_url(PLACES["health checks"].format(ears.secret, locked))
+        begun = asyncio.Event()
+
+        async def reset(error: Exception) -> None:
+            begun.set()
+            await asyncio.get_running_loop().create_future()
+
+        monkeypatch.setattr(store._transport, "reset_after", reset)
+        task = asyncio.ensure_future(store.peek("k", Quota(1.0, 1)))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        ears.report(caught.value)
+        await store.aclose()
+
+    asyncio.run(cancelled())
+
+
+def test_of_a_signal_handler_that_raises_while_a_client_is_reset(
+    ears: Ears, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    def interrupted(error: Exception) -> None:
+        raise KeyboardInterrupt
+
+    store = RedisStore.from_url(PLACES["one server"].format(ears.secret, locked))
+    monkeypatch.setattr(store._transport, "reset_after", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        store.peek("k", Quota(1.0, 1))
+    ears.report(caught.value)
+    store.close()
+
+
 @pytest.mark.parametrize("place", [PLACES["one server"], PLACES["health checks"], PLACES["sentinels"]])
 def test_of_a_signal_handler_that_raises_while_a_thread_connects(
     ears: Ears, place: str, monkeypatch: pytest.MonkeyPatch
