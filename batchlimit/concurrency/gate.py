@@ -57,6 +57,8 @@ class Gate:
     def line_up(self, partition: Partition, waiter: GateWaiter) -> Reason | None:
         """Add a waiter that was refused entry, if need be in place of one that it comes before; or return why not."""
         self.waiting.recount()  # who was interrupted may have joined or left without a count
+        if partition.most == 0:  # nobody under its name ever enters
+            return "partition"
         if not (length := self.waiting.queue.length):
             return self.reason
         if self.waiting.count >= length:

@@ -133,7 +133,10 @@ def _fields(key: str) -> list[str]:
     """Return the names that a text is to be filled with."""
     if not key:
         raise ValueError("a key must not be empty: ''")
-    parsed = [(field, form) for _, field, form, _ in Formatter().parse(key) if field is not None]
+    try:
+        parsed = [(field, form) for _, field, form, _ in Formatter().parse(key) if field is not None]
+    except ValueError as error:
+        raise ValueError(f"{shown(key)} cannot be filled: {error}; write {{{{ and }}}} for braces") from None
     if any("{" in (form or "") for _, form in parsed):
         raise ValueError(f"a field of {shown(key)} must not have fields within")
     found = [field for field, _ in parsed]

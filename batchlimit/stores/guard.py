@@ -20,6 +20,7 @@ MANY = 64
 """A fetch that brings so many times what one caller wants serves all callers that wait at the refill gate."""
 _PART = 1 / 8
 _REPEATS = "; its client repeats calls that fail, which hides why: make it with retry=Retry(NoBackoff(), 0)"
+_ENCRYPTED = "; a server without TLS never answers a client with it: then use redis:// or valkey://"
 _ANY = Quota(1.0, 1)
 """For a `peek` that only shows whether the store answers."""
 
@@ -59,7 +60,8 @@ class Guard:
 
     def late(self, seconds: float) -> StoreUnavailable:
         """Return what a call raises that had no answer in so many seconds."""
-        return too_late(self.address, seconds, _REPEATS if getattr(self._store, "repeats", False) else "")
+        hint = _ENCRYPTED if self.address.startswith("rediss") and not self._has_answered else ""
+        return too_late(self.address, seconds, _REPEATS if getattr(self._store, "repeats", False) else hint)
 
     @property
     def health(self) -> Health:

@@ -52,7 +52,9 @@ def test_a_cap_is_rounded_down_but_not_below_the_share_nor_one(share: float, str
 
 
 def test_a_cap_of_nothing_lets_nobody_in() -> None:
-    assert Scene(4, Partitions({}, caps={"batch": 0})).come("a", "batch") == "partition"
+    """Nor into the queue: it would wait in vain."""
+    for queue in (Queue(length=0), Queue(5)):
+        assert Scene(4, Partitions({}, caps={"batch": 0}), queue).come("a", "batch") == "partition"
 
 
 def test_a_refusal_at_a_cap_names_no_time_before_one_is_known() -> None:

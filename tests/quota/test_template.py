@@ -68,7 +68,7 @@ def test_a_call_with_wrong_arguments_fails_before_it_is_charged() -> None:
         ("{0}", "must name a parameter"),
         ("{user:{width}}", "must not have fields within"),
         ("", "a key must not be empty"),
-        ("{", "Single '{' encountered|expected '}'"),
+        ("{", "'{' cannot be filled: (Single '{' encountered|expected '}').*; write {{ and }}"),
     ],
 )
 def test_a_field_that_means_nothing_is_named_when_the_function_is_made(key: str, message: str) -> None:

@@ -58,6 +58,16 @@ def test_who_asks_a_store_that_hangs_leaves_in_time(stage: Slow, limiter: RateLi
     gate.open()
 
 
+def test_who_expects_tls_is_told_that_the_server_may_have_none_until_it_has_answered() -> None:
+    store = Slow()
+    store.address = "rediss://h:1/0"
+    guarded = GuardedStore(store, SHORT)
+    told = [str(guarded.late(SHORT))]
+    guarded.peek(KEY, HUNDRED)
+    told.append(str(guarded.late(SHORT)))
+    assert ["TLS" in each for each in told] == [True, False]
+
+
 def test_all_in_line_leave_with_the_one_that_asked(stage: Slow, limiter: RateLimiter) -> None:
     gate = stage.before = Gate()
     line = [start(lambda: limiter.try_acquire(KEY)) for _ in range(8)]
