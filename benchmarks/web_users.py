@@ -1,9 +1,11 @@
-"""A FastAPI service whose every request is another user: without a limiter, under ours, and under slowapi.
+"""A service whose every request is another user: without a limiter, under ours, and under those of others.
 
-    python -m benchmarks.web_users --url redis://localhost:6379/0 [--seconds S] [--rounds N] [--users new|one|zipf]
-        [--arrivals RATE]
+    python -m benchmarks.web_users --url redis://localhost:6379/0 [--framework fastapi|flask|django] [--seconds S]
+        [--rounds N] [--users new|one|zipf] [--arrivals RATE]
 
-uvicorn serves one application a contestant, in one process. `wrk`, which has to be installed, sends requests by eight
+One process serves one application a contestant (`web_user_apps.py`): uvicorn one of FastAPI, gunicorn one of Flask or
+Django with eight threads. The limiters of others take part where they are installed: slowapi and fastapi-limiter,
+Flask-Limiter, django-ratelimit. `wrk`, which has to be installed, sends requests by eight
 connections, each of a user that was never seen; of one user; or of one of 200,000, the n-th of them as often as 1 / n
 says. With --arrivals requests come at random instants at this rate, whatever earlier ones wait for. The contestants
 take turns. The medians of the rounds are printed: requests a second, the processor time that the limiter adds to a
@@ -30,16 +32,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
-
-from fastapi import FastAPI, Request
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.markdown import table
 from benchmarks.web_arrivals import Arrivals
+from benchmarks.web_user_apps import APPS
 
 QUOTAS = {"new": "100/minute", "one": "1000000/minute", "zipf": "1000000/minute"}
 _CROWD = 200_000
-CONTESTANTS = ("none", "batchlimit 1", "batchlimit 4", "slowapi 1", "slowapi 4")
+PACKAGES = {"slowapi": "slowapi", "fastapi-limiter": "fastapi_limiter", "Flask-Limiter": "flask_limiter"}
+PACKAGES["django-ratelimit"] = "django_ratelimit"
 _SCRIPT = """
 local made, last = 0, math.log(%d)
 local run = '%s'
@@ -61,67 +65,24 @@ class Run(NamedTuple):
     failed: float
 
 
-def application() -> FastAPI:
-    """Return the application of the contestant that the environment names."""
-    name, _, rules = os.environ["CONTESTANT"].partition(" ")
-    return _MADE[name](os.environ["STORE"], int(rules or 0))
+def contestants(framework: str) -> list[str]:
+    """Return the names of all that are installed, with how many rules each has."""
+    names = [each for each in APPS[framework] if each not in PACKAGES or find_spec(PACKAGES[each])]
+    return [f"{each} {rules}" for each in names for rules in ((0,) if each == "none" else (1, 4))]
 
 
-def _none(_: str, __: int) -> FastAPI:
-    app = FastAPI()
-
-    @app.get("/item")
-    async def item(request: Request) -> dict[str, bool]:
-        return {"ok": True}
-
-    return app
-
-
-def _batchlimit(url: str, rules: int) -> FastAPI:
-    from batchlimit.integrations.fastapi import add_rate_limits
-    from batchlimit.rules import Rule
-
-    app = _none(url, rules)
-    prefix = os.environ["PREFIX"]
-    add_rate_limits(
-        app,
-        url,
-        rules=[Rule(f"{prefix}{n}", os.environ["QUOTA"], key=f"{prefix}{n}:{{user}}") for n in range(rules)],
-        identify=lambda scope: {"user": dict(scope["headers"])[b"x-user"].decode()},
-    )
-    return app
-
-
-def _slowapi(url: str, rules: int) -> FastAPI:
-    from slowapi import Limiter
-
-    app = FastAPI()
-    limiter: Any = Limiter(key_func=lambda request: request.headers["x-user"], storage_uri=url)
-    app.state.limiter = limiter
-
-    async def item(request: Request) -> dict[str, bool]:
-        return {"ok": True}
-
-    for n in range(rules):
-        item = limiter.limit(os.environ["QUOTA"], key_func=lambda request, n=n: f"{n}:{request.headers['x-user']}")(
-            item
-        )
-    app.get("/item")(item)
-    return app
-
-
-_MADE = {"none": _none, "batchlimit": _batchlimit, "slowapi": _slowapi}
-
-
-def run(contestant: str, url: str, seconds: float, users: str, arrivals: float) -> Run:
+def run(framework: str, contestant: str, url: str, seconds: float, users: str, arrivals: float) -> Run:
     """Serve a contestant, ask it for so many seconds, and end it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {"CONTESTANT": contestant, "STORE": url, "PREFIX": f"r{secrets.token_hex(4)}-", "QUOTA": QUOTAS[users]}
-    command = [sys.executable, "-m", "uvicorn", "benchmarks.web_users:application", "--factory", "--no-access-log"]
-    options = ["--port", str(port), "--log-level", "error", "--timeout-keep-alive", "60"]  # idle ones stay open
-    server = subprocess.Popen([*command, *options], env=os.environ | own)
+    own = {"CONTESTANT": f"{framework} {contestant}", "STORE": url, "PREFIX": f"r{secrets.token_hex(4)}-"}
+    options = ["uvicorn", "benchmarks.web_user_apps:application", "--factory", "--no-access-log", "--port", str(port)]
+    options += ["--log-level", "error", "--timeout-keep-alive", "60"]  # idle ones stay open
+    if framework != "fastapi":
+        options = ["gunicorn", "benchmarks.web_user_apps:application()", "-b", f"127.0.0.1:{port}", "-w1", "-kgthread"]
+        options += ["--threads=8", "--keep-alive=60", "--log-level=error"]
+    server = subprocess.Popen([sys.executable, "-m", *options], env=os.environ | own | {"QUOTA": QUOTAS[users]})
     try:
         _reached(port)
         started = _processor(server.pid)
@@ -136,18 +97,25 @@ def run(contestant: str, url: str, seconds: float, users: str, arrivals: float) 
 def _reached(port: int) -> None:
     for _ in range(200):
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        else:
-            return
+            with socket.create_connection(
+                ("127.0.0.1", port), timeout=5
+            ) as asking:  # gunicorn listens before it serves
+                asking.sendall(b"GET /item HTTP/1.1\r\nHost: it\r\nx-user: first\r\nConnection: close\r\n\r\n")
+                if asking.recv(12).endswith(b"200"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.05)
     raise TimeoutError(f"no server at port {port}")
 
 
 def _processor(pid: int) -> float:
-    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the processor time of a process and its workers, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(
+        _processor(int(each)) for each in workers
+    )
 
 
 def _wrk(port: int, seconds: float, users: str) -> tuple[int, float, float, int]:
@@ -190,6 +158,7 @@ def main() -> int:
     """Measure, and print; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", required=True, help="of a Redis near")
+    parser.add_argument("--framework", choices=APPS, default="fastapi", help="default %(default)s")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each round (default 15)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--users", choices=QUOTAS, default="new", help="who sends a request (default %(default)s)")
@@ -197,14 +166,14 @@ def main() -> int:
     chosen = parser.parse_args()
     if not chosen.arrivals and shutil.which("wrk") is None:
         parser.error("needs the program wrk")
-    runs: dict[str, list[Run]] = {each: [] for each in CONTESTANTS}
+    runs: dict[str, list[Run]] = {each: [] for each in contestants(chosen.framework)}
     for _ in range(chosen.rounds):
-        for each in CONTESTANTS:
-            runs[each].append(run(each, chosen.url, chosen.seconds, chosen.users, chosen.arrivals))
+        for each in runs:
+            runs[each].append(run(chosen.framework, each, chosen.url, chosen.seconds, chosen.users, chosen.arrivals))
     median = {
         each: Run(*(statistics.median(figures) for figures in zip(*found, strict=True))) for each, found in runs.items()
     }
-    floor = median["none"].processor
+    floor = median["none 0"].processor
     rows = [
         [each, f"{it.rate:,.0f}", f"{it.processor - floor:.0f}", f"{it.p99:.1f}", f"{it.failed:.0f}"]
         for each, it in median.items()
