@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 47_011,
-    "functions": 3_403,
+    "lines": 46_989,
+    "functions": 3_399,
     "files": 295,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -1,5 +1,6 @@
 """The buckets of a store, as operators see them: one is looked into, filled or resumed; a change would touch others."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -232,8 +233,7 @@ def _keys(client: Any, prefix: str, override: Override, most: int) -> Iterator[t
         yield [override.name], 1, False
         return
     start = "{" + prefix + ":"
-    begin = start + literal_start(override.name)
-    pattern = "".join(f"\\{letter}" if letter in "*?[]^\\" else letter for letter in begin) + "*}"
+    pattern = buckets_of(prefix, literal_start(override.name))
     cursor, looked, seen = 0, 0, set[str]()
     while not looked or (int(cursor) and looked < most):
         cursor, names = client.scan(cursor, match=pattern, count=_STEP)
@@ -241,6 +241,11 @@ def _keys(client: Any, prefix: str, override: Override, most: int) -> Iterator[t
         found = {text(name)[len(start) : -1] for name in names} - seen
         seen |= found
         yield sorted(found), _STEP, bool(int(cursor)) and looked >= most
+
+
+def buckets_of(prefix: str, begin: str = "") -> str:
+    """Return the pattern by which SCAN finds buckets, those alone, whose keys begin so; it has no other wildcard."""
+    return "{" + re.sub(r"([*?\[\]^\\])", r"\\\1", f"{prefix}:{begin}") + "*}"
 
 
 def _touches(client: Any, prefix: str, after: str, keys: Sequence[str], now: float) -> list[Touch]:

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import redis
 import typer
 
+from batchlimit.admin.buckets import buckets_of
 from batchlimit.cli import findings
 from batchlimit.cli.findings import CheckVerdict, Finding, fail, ok, warning
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
-from batchlimit.cli.output import AWAY, NOTHING_DONE, REMEDY, buckets_of, lost, opened, say, show, told
+from batchlimit.cli.output import AWAY, NOTHING_DONE, REMEDY, lost, opened, say, show, told
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
@@ -109,7 +110,7 @@ class Examination:
         yield _tried("overrides", self._overrides)
         yield _tried("rights", lambda: self._rights(client))
         if self._by_cluster:
-            yield _tried("slots", lambda: findings.slots(_lines(client.execute_command("CLUSTER INFO"))))
+            yield _tried("slots", lambda: findings.slots(client.execute_command("CLUSTER INFO")))
             yield _tried("nodes", lambda: findings.nodes(text(client.execute_command("CLUSTER", "NODES")).splitlines()))
 
     def _each(self, name: str, client: Any) -> Iterator[Finding]:
@@ -185,13 +186,6 @@ def _tried(check: str, ask: Callable[[], Finding]) -> Finding:
         if code_of(error) == "NOPERM":
             return warning(check, f"could not be checked: {error}", "run it as a user with more rights")
         return warning(check, f"could not be checked: {error}", "does the server know this command?")
-
-
-def _lines(told: Any) -> dict[str, str]:
-    """Return the fields of a reply of lines, which some clients have in a dict."""
-    if isinstance(told, dict):
-        return told
-    return dict(line.split(":", 1) for line in text(told).splitlines() if ":" in line)
 
 
 def mistaken(address: str) -> str:

@@ -89,10 +89,6 @@ class FleetCollector:
         self._sampler: Sampler | None = None
         self._round: dict[str, BucketSample] = {}
 
-    def describe(self) -> list[Any]:
-        """Return nothing, so that nobody looks before the first scrape."""
-        return []
-
     def collect(self) -> Iterator[Any]:
         """Look, and return what is there; while the store does not answer, that alone."""
         with self._lock:

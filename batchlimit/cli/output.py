@@ -4,7 +4,6 @@ A stranger chooses keys and reasons: what a terminal would obey stands there esc
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -123,12 +122,6 @@ def confirm(question: str, yes: bool) -> None:
     except typer.Abort:
         typer.echo(err=True)
         end(ValueError("not done, for nobody said yes; --yes says so where nobody can"), NOTHING_DONE)
-
-
-def buckets_of(prefix: str) -> str:
-    """Return the pattern by which SCAN finds buckets, those alone, of a prefix that may have wildcards."""
-    literal = re.sub(r"([*?\[\]\\])", r"\\\1", prefix)
-    return f"{{{literal}:*}}"
 
 
 def end(error: Exception, status: int = WRONG) -> NoReturn:

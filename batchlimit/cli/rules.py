@@ -71,14 +71,7 @@ def hold(
 ) -> None:
     """Admit nothing for a key or a pattern, for a time. `unset` or `open` ends it earlier, a shorter hold does not."""
     with opened(url, prefix, who) as admin:
-        _confirm(name, "0/s", Terms(until=until), yes)
-        there, before = admin.overrides().by_name.get(name), _before(admin, name)
-        held = admin.hold(name, until, why=why)
-        show(_row(held, admin.clock()), output)
-        if held == there:
-            say("not set: this hold ends later; unset or open lifts it")
-            raise typer.Exit(NOTHING_DONE)
-        say(f"set; before: {before}{_after(held)}")
+        _put(admin, name, "0/s", Terms(until=until, why=why), yes, output, is_hold=True)
 
 
 def open_(
@@ -173,30 +166,27 @@ def log(
         show(rows, output, empty="nothing was changed yet")
 
 
-def _put(admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, output: Output) -> None:
+def _put(
+    admin: Admin, name: str, quota: str | None, terms: Terms, yes: bool, output: Output, *, is_hold: bool = False
+) -> None:
     """Set an override, and show it; what counts for nearly every key is set after a yes."""
-    _confirm(name, quota, terms, yes)
-    before = _before(admin, name)
-    made = admin.set(name, quota, **terms)
-    show(_row(made, admin.clock()), output)
-    say(f"set; before: {before}{_after(made)}")
-
-
-def _confirm(name: str, quota: str | None, terms: Terms, yes: bool) -> None:
     if override_of(name, quota, terms, "", 0.0).is_for_all:
         confirm(f"{name!r} {FOR_ALL}. Set it?", yes)
+    there, before = admin.overrides().by_name.get(name), _before(admin, name)
+    made = admin.hold(name, terms["until"], why=terms["why"]) if is_hold else admin.set(name, quota, **terms)
+    show(_row(made, admin.clock()), output)
+    if made == there:
+        say("not set: this hold ends later; unset or open lifts it")
+        raise typer.Exit(NOTHING_DONE)
+    then = made.covered or "no override of this name: another that matches, or the code"
+    ends = "" if made.until is None else f"; once it has ended: {then}"
+    say(f"set; before: {before}{ends}")
 
 
 def _before(admin: Admin, name: str) -> str:
     overrides, now = admin.overrides(), admin.clock()
     one, there = counting(overrides, name, now), overrides.by_name.get(name)
     return str(one) if one else f"no override; {there} had ended" if there else "no override"
-
-
-def _after(made: Override) -> str:
-    """Return what holds once it has ended, in words."""
-    then = made.covered or "no override of this name: another that matches, or the code"
-    return "" if made.until is None else f"; once it has ended: {then}"
 
 
 def _row(there: Override, now: float, lasting: str = "counts") -> Row:

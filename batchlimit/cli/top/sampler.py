@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from batchlimit.cli.output import buckets_of
+from batchlimit.admin.buckets import buckets_of
 from batchlimit.cli.top.board import FIELDS, BucketSample, sampled
 from batchlimit.stores.client.diagnosis import FAILURES, failure
 from batchlimit.stores.client.rulebook import text
