@@ -43,16 +43,8 @@ class MultiplexedConnection(asyncio.Protocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._transport.set_protocol(self)
 
-    async def ask(self, command: bytes) -> Any:
-        """Send a packed command, once, and return the reply; an error reply is raised as redis-py raises it."""
-        try:
-            return await self.send(command)
-        except asyncio.CancelledError:
-            self.retire()  # the reply may have come before the cancellation
-            raise
-
     def send(self, command: bytes) -> "Reply":
-        """Send a packed command, once, without waiting; the future gets the reply, or what `ask` would raise.
+        """Send a packed command, once, without waiting; the future gets the reply, or raises as redis-py does.
 
         After a caller cancels its future, the connection takes no more calls, because that reply may never come. It
         ends when all other callers have their replies.
@@ -213,10 +205,10 @@ class AsyncDirectTransport(AsyncServerTransport):
             else await self._connected()
         )
         if WATCH.get() is not None:  # the caller's watch bounds the time
-            return await multiplexed.ask(packed)
+            return await multiplexed.send(packed)
         try:
             async with asyncio.timeout(max(seconds, self._seconds or math.inf)):
-                return await multiplexed.ask(packed)
+                return await multiplexed.send(packed)
         except TimeoutError as error:
             raise redis.TimeoutError(f"Timeout reading from the server after {self._seconds} s") from error
 
