@@ -176,7 +176,7 @@ class BaseRedisStore(Unique):
 
     def peek(self, key: str, quota: Quota) -> Any:
         """See Store.peek."""
-        return self._run("peek", bucket_name(self._prefix, key), scripts.peek_arguments(quota), scripts.read_level)
+        return self._run("peek", bucket_name(self._prefix, key), [quota.encoded], scripts.read_level)
 
     def _asked(self, key: str, quota: Quota, ask: Ask, within: float) -> Any:
         """Return, or await, what the script of a take replies."""

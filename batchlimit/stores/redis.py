@@ -107,7 +107,8 @@ class RedisStore(BaseRedisStore):
 
     def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
         """See Resettable.reset."""
-        return self._run("reset", bucket_name(self._prefix, key), scripts.reset_arguments(forget), scripts.read_reset)
+        name, told = bucket_name(self._prefix, key), scripts.reset_arguments(forget)
+        return self._run("reset", name, told, lambda reply: tuple([each / 1000 for each in reply]) or None)
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
         """See Resettable.note."""

@@ -15,10 +15,8 @@ from batchlimit.stores.client.scripts import (
     give_back_arguments,
     lend_arguments,
     pause_arguments,
-    peek_arguments,
     read_grant,
     read_level,
-    read_reset,
     read_slots,
     reset_arguments,
     script,
@@ -71,10 +69,10 @@ class Interpreter:
         return int(self.listed("give_back", give_back_arguments(quota, back))[0])
 
     def peek(self, quota: Quota) -> Level:
-        return read_level(self.listed("peek", peek_arguments(quota)))
+        return read_level(self.listed("peek", [quota.encoded]))
 
     def reset(self, *, forget: bool) -> tuple[float, ...] | None:
-        return read_reset(self.listed("reset", reset_arguments(forget)))
+        return tuple([each / 1000 for each in self.listed("reset", reset_arguments(forget))]) or None
 
     def pause(self, quota: Quota, lasting: int) -> int:
         """Pause for so long (us), or lift it (0); return what the script says."""

@@ -41,9 +41,16 @@ class ClusterTransport:
         self.address = address or client_address(self._client)
         self._lock = own_lock()  # held while the client is made: many callers make one
 
+    @property
+    def client(self) -> Any:
+        """The client, which is made at the first call."""
+        if (client := self._client) is None:
+            with not_reentered(self._lock):
+                self._client = client = self._client or self._connect()
+        return client
+
     def run(self, name: str, buckets: Buckets, arguments: Arguments) -> Any:
-        client: Any = self._client or self._connected()
-        asked = encoded(words(name, buckets, arguments))
+        client, asked = self.client, encoded(words(name, buckets, arguments))
         try:
             try:
                 return client.execute_command(*asked)
@@ -56,19 +63,18 @@ class ClusterTransport:
             raise RedisClusterException("a node of the cluster is new") from error
 
     def ask(self, key: str, *commands: tuple[str, ...]) -> Sequence[Any]:
-        client: Any = self._client or self._connected()
+        client = self.client
         node = client.get_node_from_key(key.encode())
         return [client.execute_command(*encoded(each), target_nodes=node, keys=each[1:2]) for each in commands]
 
     def pubsub(self) -> Any:
-        client: Any = self._client or self._connected()
-        return client.pubsub()
+        return self.client.pubsub()
 
     def part(self, bucket: str) -> str:
         return slot_owner(self._client, bucket) if self._client else ""
 
     def primaries(self) -> "Sequence[tuple[str, redis.Redis]]":
-        client: Any = self._client or self._connected()
+        client = self.client
         return [(each.name, client.get_redis_connection(each)) for each in client.get_primaries()]
 
     def reset_after(self, error: Exception) -> None:
@@ -79,11 +85,6 @@ class ClusterTransport:
     def close(self) -> None:
         if (client := self._client) is not None:
             client.close()
-
-    def _connected(self) -> "redis.RedisCluster":
-        with not_reentered(self._lock):
-            self._client = client = self._client or self._connect()
-            return client
 
 
 Transport = ServerTransport | ClusterTransport

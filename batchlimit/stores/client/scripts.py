@@ -206,11 +206,6 @@ def give_back_arguments(quota: Quota, back: GiveBack) -> list[str | bytes]:
     return [quota.encoded, back.instance, f"{back.seq} {back.tokens} {back.held} {back.refund}"]
 
 
-def peek_arguments(quota: Quota) -> list[str | bytes]:
-    """Return ARGV of peek.lua."""
-    return [quota.encoded]
-
-
 def reset_arguments(forget: bool) -> list[str | bytes]:
     """Return ARGV of reset.lua. No quota is asked with: a missing bucket is not begun."""
     return [PROBE_QUOTA.encoded, "", "1" if forget else "0"]
@@ -219,11 +214,6 @@ def reset_arguments(forget: bool) -> list[str | bytes]:
 def pause_arguments(quota: Quota, seconds: float, why: str) -> list[str | bytes]:
     """Return ARGV of pause.lua; 0 seconds: to lift the pause."""
     return [quota.encoded, "", str(math.ceil(seconds * _SECOND)), why]
-
-
-def read_reset(reply: Sequence[int]) -> tuple[float, ...] | None:
-    """Return what a reply of reset.lua says: the tokens of each bandwidth; None: there is no bucket."""
-    return tuple([each / 1000 for each in reply]) or None
 
 
 def read_grant(reply: Sequence[Any]) -> Grant:

@@ -78,11 +78,6 @@ def _follow(following: _Following, sentinels: list[Any]) -> None:
         each.close()  # again: one that was closed during a question has connected anew
 
 
-def _heard(connection: Any) -> None:
-    if connection.can_read(timeout=SPACING):
-        connection.read_response()
-
-
 class SentinelTransport(ServerTransport):
     """The primary that sentinels name, by a client of the store's own. A thread follows it from the first call on."""
 
@@ -91,7 +86,12 @@ class SentinelTransport(ServerTransport):
         pool: Any = client.connection_pool
         self._sentinels: list[Any] = pool.sentinel_manager.sentinels  # clients, which nobody else uses
         self._stopped = threading.Event()
-        self._following = _Following(pool, self._stopped.is_set, self._stopped.wait, _heard)
+        self._following = _Following(
+            pool,
+            self._stopped.is_set,
+            self._stopped.wait,
+            lambda connection: connection.can_read(timeout=SPACING) and connection.read_response(),
+        )
         self._starting = threading.Lock()  # held to start the thread once
         self._thread: threading.Thread | None = None
 
