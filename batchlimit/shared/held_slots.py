@@ -22,11 +22,6 @@ class SlotLease:
     def __init__(self, until: float = 0) -> None:
         self.until, self.renewal, self.ended = until, math.inf, False  # ns; until 0: it has not begun
 
-    def renew(self, sent: int, length: int) -> None:
-        """Begin or go on: the store answered an ask that was sent then (ns), and lends for so long (ns)."""
-        self.until = sent + int(USED * length)
-        self.renewal = sent + RENEWED * length
-
     def is_over(self, now: int) -> bool:
         """Whether it has begun and is over. It stays so: an answer that comes later renews it for nobody."""
         if 0 != self.until <= now:
@@ -140,7 +135,8 @@ class HeldSlots:
 
     def renew(self, ask: SlotAsk, reply: SlotReply, sent: int) -> None:
         """Take over what the store answered to an ask that was sent then (ns)."""
-        self.lease.renew(sent, ask.lease * 1000)
+        length = ask.lease * 1000  # ns
+        self.lease.until, self.lease.renewal = sent + int(USED * length), sent + RENEWED * length
         self._allowance = max(0, reply.limit - reply.lent + ask.idle) // (reply.instances + 1)
         self._granted = reply.granted if reply.fresh else max(self._granted, reply.granted)
         self._learn(reply)
