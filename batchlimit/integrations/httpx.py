@@ -213,5 +213,4 @@ AsyncLimitedTransport.library = LimitedTransport.library._replace(
     limiter=AsyncRateLimiter,
     body=lambda response: drive(_body(response, _async_read, _async_again)),
     close=methodcaller("aclose"),
-    hold=lambda response, permit: permit.hold_stream(response, _library(response), is_async=True),
 )

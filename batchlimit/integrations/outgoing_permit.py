@@ -54,13 +54,12 @@ class OutgoingPermit:
             self.end(error)
             raise
 
-    def hold_stream(self, response: Any, library: Any, *, is_async: bool = False) -> None:
+    def hold_stream(self, response: Any, library: Any) -> None:
         """Last until a response of httpx or httpx2 is closed."""
-        kind, base = (AsyncStream, library.AsyncByteStream) if is_async else (Stream, library.SyncByteStream)
         if response.is_closed:  # one that was made from its whole content, as by a MockTransport
             self.end()
         else:
-            response.stream = _class(kind, base)(response.stream, self)
+            response.stream = _stream_of(library)(response.stream, self)
 
     def hold_connection(self, raw: Any, *failures: type[Exception]) -> None:
         """Last until the connection of a response of urllib3 is free; `failures` are the errors of reading it."""
@@ -84,7 +83,7 @@ class OutgoingPermit:
 
 
 class Stream:
-    """A body that is read in a thread. Its request is under way until it is closed, or an error ends it."""
+    """A body that a thread or a task reads. Its request is under way until it is closed, or an error ends it."""
 
     def __init__(self, stream: Any, permit: OutgoingPermit) -> None:
         self._stream, self._permit = stream, permit
@@ -100,10 +99,6 @@ class Stream:
         finally:
             self._permit.end()
 
-
-class AsyncStream(Stream):
-    """The same for tasks."""
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with self._permit.read():
             async for part in self._stream:
@@ -117,4 +112,4 @@ class AsyncStream(Stream):
             self._permit.end()
 
 
-_class: Any = cache(lambda kind, base: type(kind.__name__, (kind, base), {}))
+_stream_of: Any = cache(lambda library: type("Stream", (Stream, library.SyncByteStream, library.AsyncByteStream), {}))
