@@ -7,6 +7,8 @@ from typing import Any
 
 STORE, QUOTA, PREFIX = (os.environ.get(name, "") for name in ("STORE", "QUOTA", "PREFIX"))
 """Of the process that serves one of these. A quota is "100/minute", which all of them understand."""
+LIMITS = STORE.replace("unix://", "redis+unix://")
+"""The same server, for slowapi and Flask-Limiter."""
 
 
 def application() -> Any:
@@ -47,7 +49,7 @@ def _slowapi(limits: int) -> Any:
     from slowapi import Limiter
 
     app = FastAPI()
-    limiter: Any = Limiter(key_func=lambda request: request.headers["x-user"], storage_uri=STORE)
+    limiter: Any = Limiter(key_func=lambda request: request.headers["x-user"], storage_uri=LIMITS)
     app.state.limiter = limiter
 
     async def item(request: Request) -> dict[str, bool]:
@@ -110,7 +112,7 @@ def _flask_limiter(limits: int) -> Any:
     from flask_limiter import Limiter
 
     app, view = Flask("benchmark"), _item
-    limiter: Any = Limiter(lambda: request.headers["x-user"], app=app, storage_uri=STORE)
+    limiter: Any = Limiter(lambda: request.headers["x-user"], app=app, storage_uri=LIMITS)
     for n in range(limits):
         view = limiter.shared_limit(QUOTA, scope=f"{PREFIX}{n}")(view)
     app.add_url_rule("/item", view_func=view)
