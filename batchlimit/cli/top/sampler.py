@@ -5,9 +5,8 @@ the server counts (INFO commandstats): its averages say how many more commands f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any, NamedTuple
 
 import redis
@@ -79,8 +78,7 @@ class _Server:
         try:
             if not self._last:
                 self._learn()
-            for keys in _parts(here):
-                samples |= self._read(keys)
+            samples |= self._read(here)
             self._here.difference_update(key for key in here if key not in samples)
             part = self._go_on(samples)
             self._here.update(samples)
@@ -101,8 +99,7 @@ class _Server:
             self._cursor, self._passed = int(cursor), self._passed + _STEP
             self._sent["scan"] += 1
             new = [key for name in names if (key := text(name)[len(self._start) : -1]) not in samples]
-            for keys in _parts(new):
-                samples |= self._read(keys)
+            samples |= self._read(new)
             if self._cursor == 0:
                 return 1.0
             another = self._prices["scan"] + _STEP * self._prices["hmget"] + self._prices["info"]
@@ -111,18 +108,19 @@ class _Server:
 
     def _read(self, keys: Sequence[str]) -> dict[str, BucketSample]:
         """Return the samples of keys of which there is a sound bucket."""
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.time()
-        for key in keys:
-            pipeline.hmget(f"{self._start}{key}}}", *FIELDS)
-        (seconds, microseconds), *replies = pipeline.execute(raise_on_error=False)
-        self._sent["hmget"] += len(keys)
-        now = seconds + microseconds / 1e6
         found = {}
-        for key, reply in zip(keys, replies, strict=True):
-            if not isinstance(reply, Exception):  # of another type, or moved to another node meanwhile
-                there = zip(FIELDS, reply, strict=True)
-                found[key] = sampled(key, {name: text(value) for name, value in there if value is not None}, now)
+        for part in (keys[at : at + _STEP] for at in range(0, len(keys), _STEP)):
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.time()
+            for key in part:
+                pipeline.hmget(f"{self._start}{key}}}", *FIELDS)
+            (seconds, microseconds), *replies = pipeline.execute(raise_on_error=False)
+            self._sent["hmget"] += len(part)
+            now = seconds + microseconds / 1e6
+            for key, reply in zip(part, replies, strict=True):
+                if not isinstance(reply, Exception):  # of another type, or moved to another node meanwhile
+                    there = zip(FIELDS, reply, strict=True)
+                    found[key] = sampled(key, {name: text(value) for name, value in there if value is not None}, now)
         return {key: sample for key, sample in found.items() if sample is not None}
 
     def _spent(self) -> float:
@@ -148,9 +146,3 @@ class _Server:
                 if calls > before[0]:
                     self._prices[command] = (usec - before[1]) / (calls - before[0])
                 self._last[command] = calls, usec
-
-
-def _parts(keys: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(keys)
-    while part := list(islice(rest, _STEP)):
-        yield part
