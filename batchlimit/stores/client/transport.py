@@ -182,7 +182,7 @@ class DirectTransport(ServerTransport):
         except BaseException as error:
             connection.disconnect()
             if self._is_closed and isinstance(error, AttributeError | OSError | redis.ConnectionError):  # by `close`
-                raise _closed() from error
+                raise redis.ConnectionError("this store was closed") from error
             raise
         finally:
             self._put_back(connection)
@@ -209,11 +209,7 @@ class DirectTransport(ServerTransport):
         if not self._is_closed:
             connection.connect()
         if self._is_closed:
-            raise _closed()
-
-
-def _closed() -> Exception:
-    return redis.ConnectionError("this store was closed")
+            raise redis.ConnectionError
 
 
 def _read(connection: Any) -> Any:
