@@ -156,7 +156,7 @@ class Buckets:
         name = stored(key)
         before = self._store.reset(name, forget=forget)
         told = "none" if before is None else "; ".join(f"{level:.1f}" for level in before) + " tokens"
-        self._store.note(name, told, "cleared" if forget else "refilled", self._who, why)
+        self._store.rules.note(name, told, "cleared" if forget else "refilled", self._who, why)
         return before
 
 

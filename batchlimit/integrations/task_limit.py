@@ -55,6 +55,9 @@ class Lines:
         self._clock = clock or steady
         self._lines: dict[str, _Line] = {}
 
+    def __repr__(self) -> str:
+        return f"<Lines of {len(self._lines)} keys>"
+
     def behind(self, key: str, cost: int) -> Turn | None:
         """Return what a new task is to ask for while others are due before it; None: nobody is."""
         line = self._lines.get(key)

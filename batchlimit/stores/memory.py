@@ -114,10 +114,6 @@ class MemoryStore(Unique):
             self._buckets[key] = bucket, now + bucket.expires_in()
         return changed
 
-    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
-        """See Resettable.note."""
-        self.rules.note(key, old, new, who, why)
-
     def probe(self, key: str) -> None:
         """Do nothing: memory is always reachable."""
 

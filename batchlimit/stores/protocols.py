@@ -183,22 +183,11 @@ class RuleStore(Protocol):
     def log(self, count: int) -> list[Entry]:
         """Return the last changes, newest first."""
 
+    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
+        """Append to the log what an operator did to a bucket."""
+
     def remind(self, overrides: Overrides) -> None:
         """Keep for a minute, for people, what the caller obeys and `read` does not have any more."""
-
-
-@runtime_checkable
-class Resettable(Protocol):
-    """Optional for a Store: an operator may fill its buckets."""
-
-    def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
-        """Fill a bucket up to what is leased of it; `forget` also which quota it obeys, for the next asker says it.
-
-        It returns the tokens that each bandwidth had; None: there is no bucket, so it is full.
-        """
-
-    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
-        """Append to the log of the overrides what an operator did to a bucket."""
 
 
 @runtime_checkable
@@ -208,6 +197,17 @@ class Ruled(Protocol):
     @property
     def rules(self) -> Any:
         """The overrides of all its buckets: a RuleStore, whose methods are awaited if the store is for tasks."""
+
+
+@runtime_checkable
+class Resettable(Ruled, Protocol):
+    """Optional for a Store: an operator may fill its buckets."""
+
+    def reset(self, key: str, *, forget: bool) -> tuple[float, ...] | None:
+        """Fill a bucket up to what is leased of it; `forget` also which quota it obeys, for the next asker says it.
+
+        It returns the tokens that each bandwidth had; None: there is no bucket, so it is full.
+        """
 
 
 def no_store(store: object, *, for_tasks: bool) -> TypeError:

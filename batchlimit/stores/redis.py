@@ -110,10 +110,6 @@ class RedisStore(BaseRedisStore):
         name, told = bucket_name(self._prefix, key), scripts.reset_arguments(forget)
         return self._run("reset", name, told, lambda reply: tuple([each / 1000 for each in reply]) or None)
 
-    def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
-        """See Resettable.note."""
-        self.rules.note(key, old, new, who, why)
-
     def close(self) -> None:
         """Close the client if this store made it; one that the caller made stays open."""
         if self._connect is not None:

@@ -214,7 +214,7 @@ def test_an_operator_fills_buckets_by_rights_of_their_own(one: Node, operator: R
             operator.reset("k", forget=False)
         allow(one, FILLS)
         assert operator.reset("k", forget=True) is not None
-        operator.note("k", "95", "cleared", "ann", "because")
+        operator.rules.note("k", "95", "cleared", "ann", "because")
         assert [each.new for each in operator.rules.log(9)] == ["cleared"]
 
 

@@ -60,7 +60,7 @@ class RedisRules:
         return self._run("change", self._name, arguments, lambda reply: (bool(reply[0]), int(reply[1])))
 
     def note(self, key: str, old: str, new: str, who: str, why: str) -> None:
-        """See Resettable.note; for threads."""
+        """See RuleStore.note; for threads."""
         said = "field", _BUCKET + key, "old", old, "new", new, "who", who, "why", why
         self._ask(self._log, ("XADD", self._log, "MAXLEN", "~", "1000", "*", "revision", "0", *said))
 
