@@ -9,6 +9,9 @@ from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter, WholeBurst
 
+_NONE = range(-1, -1)
+"""No generation: of the first one, which is 0, it is the end neither."""
+
 
 class Lease:
     """Tokens are in one of three places: free for any caller (`tokens`), reserved for waiters, or pending.
@@ -40,7 +43,7 @@ class Lease:
         self.generation = 0  # a new one whenever the tokens here are lost, or their owner changes: bucket or fallback
         self.borrowed = False
         self.may_count_as_spent = False  # whether the bucket may count the last grant as spent
-        self.counted_as_spent: int | None = None  # the generation that it counts so; not all of it was spent
+        self.counted_as_spent = _NONE  # the generations that it counts so; not all of them were spent
         self.whole_burst: WholeBurst | None = None  # the bucket whose whole burst is leased here, by its last answer
         self.void_before = LONG_AGO  # what was asked for before this is not to be spent
         self.served = 0  # tokens of the bucket's that went to waiters
@@ -58,7 +61,7 @@ class Lease:
     @property
     def is_counted_as_spent(self) -> bool:
         """Whether the bucket counts what is here as spent, it seems: it may, and did so with what was here before."""
-        return self.may_count_as_spent and self.counted_as_spent == self.generation - 1
+        return self.may_count_as_spent and self.counted_as_spent.stop == self.generation
 
     def advance(self, now: float) -> None:
         """Take in what has begun, and let go of what has expired."""
@@ -142,7 +145,9 @@ class Lease:
         self._tokens.reclaim()
         if self.borrowed or grant.kept < fetch.ask.held:
             is_spent = self.may_count_as_spent and not self.borrowed and grant.epoch == fetch.ask.epoch
-            self.counted_as_spent = self.generation if is_spent else None
+            so_far, generation = self.counted_as_spent, self.generation
+            first = so_far.start if so_far.stop == generation else generation
+            self.counted_as_spent = range(first, generation + 1) if is_spent else _NONE
             held = self.take_all()
             unspent = held if is_spent and now < self._tokens.expires else 0
             self.generation += 1

@@ -78,7 +78,7 @@ class Lifecycle:
             is_late = lease.borrowed and now >= verdict.before  # what is borrowed is never renewed
             if is_ours and not is_late and verdict.generation == lease.generation:
                 lease.put_back(waiter.cost, now)
-            elif is_ours and now < verdict.before and verdict.generation == lease.counted_as_spent:
+            elif is_ours and now < verdict.before and verdict.generation in lease.counted_as_spent:
                 self._requests.refunds += waiter.cost
             lease.forsake(waiter, verdict)
         self._admission.serve()
@@ -213,6 +213,8 @@ class Lifecycle:
             state.overdraft.forget()
         held = state.lease.take_all()
         tokens = 0 if state.lease.borrowed else held
+        if state.lease.may_count_as_spent:  # then they come back as a refund alone, which is right where it does not
+            tokens, self._requests.refunds = 0, self._requests.refunds + tokens
         return self._requests.give_back(tokens, waiter) if tokens or self._requests.refunds else None
 
     def pause(self, seconds: float, now: float, waiter: Waiter) -> GiveBack | None:

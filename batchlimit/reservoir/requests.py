@@ -128,7 +128,7 @@ class Requests:
         """Ask again before the lease ends, and give back the tokens that the present demand will not use up."""
         tokens = self._state.tokens
         left = tokens.reclaim()
-        back = max(0, left - self._target(left))
+        back = 0 if self._state.lease.may_count_as_spent else max(0, left - self._target(left))
         tokens.add(-back)
         return self.ask(now, back=back)
 

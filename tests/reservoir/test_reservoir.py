@@ -9,9 +9,9 @@ from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import DenialCache
-from batchlimit.reservoir.sizing import FixedBatch, Usage
+from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, Usage
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
-from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
+from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, WAITERS_ONLY, Entry
 from tests.reservoir.world import KeyFigures, Waking, about, figures
 
 # One fetch speaks for all
@@ -265,6 +265,40 @@ def test_a_token_that_the_bucket_counts_as_spent_goes_back_if_nobody_spends_it(l
         entry.reservoir.leave(gone, 0.1)
     assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 3, tokens=0, refund=1)
     assert entry.held == 0
+
+
+def test_it_goes_back_though_two_others_asked_before_its_caller_left() -> None:
+    entry = Entry(Quota(1.0, 2))
+    gone = entry.join(1, tentative=True)
+    entry.grant(entry.fetch(gone), tokens=1, epoch=7, level=0)
+    for at in (0.1, 0.2):
+        entry.grant(entry.fetch(entry.join(2, NO_WAIT), at), at, kept=0, epoch=7, level=0)
+    entry.reservoir.leave(gone, 0.3)
+    assert entry.reservoir.lifecycle.tend(0.3) == GiveBack("a", 4, tokens=0, refund=1)
+
+
+def counted_as_spent(sizer: BatchSizer = WAITERS_ONLY) -> Entry:
+    """Two tokens are left of what a small bucket granted: too few for who came second."""
+    entry = Entry(Quota(1.0, 5), sizer=sizer)
+    first, second = entry.join(2), entry.join(3, NO_WAIT)
+    entry.grant(entry.fetch(first), tokens=4, epoch=7, level=0)
+    assert (type(first.verdict), type(second.verdict), entry.held) == (Admit, Refuse, 2)
+    return entry
+
+
+def test_tokens_that_the_bucket_counts_as_spent_go_back_as_a_refund() -> None:
+    """As returned ones it would take none of them, for it knows of none here."""
+    assert counted_as_spent().reservoir.lifecycle.drain() == GiveBack("a", 2, tokens=0, refund=2)
+
+
+def test_a_renewal_gives_none_of_them_back_which_its_answer_does() -> None:
+    entry = counted_as_spent(FixedBatch(1))
+    assert entry.reservoir.tokens.take(1) == about(1.0)
+    entry.reservoir.tokens.add(1)
+    renewal = entry.tend(0.9)
+    assert (renewal.ask.held, renewal.ask.back) == (2, 0)
+    entry.grant(renewal, 0.9, kept=0, epoch=7)
+    assert entry.reservoir.lifecycle.tend(0.9) == GiveBack("a", 3, tokens=0, refund=2)
 
 
 def test_who_waits_asks_for_all_of_its_tokens_where_those_here_are_counted_as_spent() -> None:
