@@ -198,15 +198,15 @@ class Registry(BaseRegistry):
     def _begin_to_close(self) -> "asyncio.Task[None]":
         if self._closing is None or self._closing.cancelled():
             self.closed, self.thread = True, 0  # not even a hit is admitted
-            for entry in list(self.entries.values()):
+            entries = list(self.entries.values())  # now: the timer lets go of those that have retired
+            for entry in entries:
                 entry.reservoir.lifecycle.close(LimiterClosed(CLOSED), Waiter(0, NO_WAIT, NOBODY))
                 entry.changed()
                 entry.refill_gate.open()
-            self._closing = self._home.start(self._close())
+            self._closing = self._home.start(self._close(entries))
         return self._closing
 
-    async def _close(self) -> None:
-        entries = list(self.entries.values())
+    async def _close(self, entries: Sequence[KeyEntry]) -> None:
         try:
             await self._return_all(entries)
         finally:

@@ -263,6 +263,16 @@ async def test_a_second_close_waits_for_the_first() -> None:
     assert len(stage.backs) == 1
 
 
+async def test_what_was_to_be_renewed_at_that_moment_goes_back() -> None:
+    """The timer let go of a key between the begin of close() and its task, which then knew nothing of it."""
+    stage = Stage()
+    limiter = limiter_on(stage, Quota(SLOW, 10), sizer=FixedBatch(5))
+    await limiter.acquire(KEY)
+    virtual_loop().leap(1.4)
+    await asyncio.create_task(limiter.close())
+    assert (await stage.inner.peek(KEY, Quota(SLOW, 10))).level == 9
+
+
 async def test_close_does_not_wait_for_ever() -> None:
     stage = Stage()
     stage.before = Gate()
