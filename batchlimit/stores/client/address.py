@@ -34,36 +34,30 @@ class Address:
         return f"<Address {self}>"
 
     def __str__(self) -> str:
+        if path := self.options.get("path"):
+            return f"unix://{os.fspath(path)}"
+        database = self.options.get("db") or 0
         if not self.topology:
-            return server_address(self.options, self.scheme)
-        path = f"/{self.service}/{self.options.get('db') or 0}" if self.topology == "sentinel" else ""
-        return f"{self.scheme}+{self.topology}://{_listed(self.nodes)}{path}"
+            place = self.options.get("host", "localhost"), self.options.get("port", 6379)
+            return f"{self.scheme}://{_listed([place])}/{database}"
+        of_primary = f"/{self.service}/{database}" if self.topology == "sentinel" else ""
+        return f"{self.scheme}+{self.topology}://{_listed(self.nodes)}{of_primary}"
 
 
 def client_address(client: Any) -> str:
     """Return the address of a redis-py client, for threads or for tasks, without a password."""
     if (manager := getattr(client, "nodes_manager", None)) is not None:
-        starting, options = (
-            [(each.host, each.port) for each in manager.startup_nodes.values()],
-            manager.connection_kwargs,
-        )
+        options = manager.connection_kwargs
         scheme = "rediss" if options.get("ssl") else _scheme(options.get("connection_class", object))
-        return f"{scheme}+cluster://{_listed(starting)}"
+        starting = tuple((each.host, each.port) for each in manager.startup_nodes.values())
+        return str(Address(scheme, "cluster", starting))
     pool = client.connection_pool
     options, scheme = pool.connection_kwargs, _scheme(pool.connection_class)
     if (manager := getattr(pool, "sentinel_manager", None)) is None:
-        return server_address(options, scheme)
+        return str(Address(scheme, options=options))
     known = (each.connection_pool.connection_kwargs for each in manager.sentinels)
-    nodes = _listed((each["host"], each["port"]) for each in known)
-    return f"{scheme}+sentinel://{nodes}/{redacted(str(pool.service_name))}/{options.get('db') or 0}"
-
-
-def server_address(options: dict[str, Any], scheme: str = "redis") -> str:
-    """Return the address of one server from the connection options of a redis-py client."""
-    if path := options.get("path"):
-        return f"unix://{os.fspath(path)}"
-    place = options.get("host", "localhost"), options.get("port", 6379)
-    return f"{scheme}://{_listed([place])}/{options.get('db') or 0}"
+    nodes = tuple((each["host"], each["port"]) for each in known)
+    return str(Address(scheme, "sentinel", nodes, redacted(str(pool.service_name)), options))
 
 
 def _scheme(connection: type) -> str:
