@@ -216,20 +216,18 @@ class Upstream:
         self, key: str, status: int, headers: Mapping[str, str], body: bytes = b""
     ) -> list[tuple[str, float, str]]:
         """Return which keys a response to a request of this key pauses, for how many seconds, and why."""
-        if self._pacer is None:
-            seconds = self._refused_for(status, told_to_wait(headers, time.time())) if status in _REFUSALS else 0.0
-            return [(key, seconds, f"{status} of upstream")] if seconds else []
-        after, allowances = observe(headers, time.time(), status=status, body=body)
-        held_back = self._pacer.pauses(key, allowances, time.monotonic())
-        pauses = [(name, seconds, "little is left at upstream") for name, seconds in held_back.items()]
-        if status in (*_REFUSALS, FORBIDDEN, OVERLOADED) and (seconds := self._refused_for(status, after)):
+        pauses, is_refusal, after = list[tuple[str, float, str]](), status in _REFUSALS, None
+        if self._pacer is not None:
+            after, allowances = observe(headers, time.time(), status=status, body=body)
+            held_back = self._pacer.pauses(key, allowances, time.monotonic())
+            pauses += [(name, seconds, "little is left at upstream") for name, seconds in held_back.items()]
+            is_refusal = is_refusal or status in (FORBIDDEN, OVERLOADED)
+        elif is_refusal:
+            after = told_to_wait(headers, time.time())
+        unsaid = self._unsaid if status == TOO_MANY else 0.0
+        if is_refusal and (seconds := unsaid if after is None else min(after, self._longest)):
             pauses.append((key, seconds, f"{status} of upstream"))
         return pauses
-
-    def _refused_for(self, status: int, after: float | None) -> float:
-        if after is None:
-            return self._unsaid if status == TOO_MANY else 0.0
-        return min(after, self._longest)
 
 
 def refused(error: RateLimited | ConcurrencyLimited | StoreUnavailable, method: str) -> Unsent:
