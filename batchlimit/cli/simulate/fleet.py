@@ -42,7 +42,6 @@ class Fleet:
         clock: Any = partial(getitem, self._now, 0)  # a function of Python's own would take twice as long
         self.clock: Callable[[], float] = clock
         self.store = _Counting(self.clock, called, round_trip)
-        self.due = math.inf
         self.order = itertools.count()
         self.plans: list[tuple[float, int, _Attendant, KeyEntry]] = []
         rule, options = quota_rule(quotas), Options(max_keys=_MOST_KEYS)
@@ -52,9 +51,8 @@ class Fleet:
 
     def move(self, instant: float) -> None:
         """Let time pass until an instant, and do what is due in the background meanwhile."""
-        while self.due <= instant:
+        while self.plans and self.plans[0][0] <= instant:
             at, _, attendant, entry = heapq.heappop(self.plans)
-            self.due = self.plans[0][0] if self.plans else math.inf
             if entry.due == at:
                 self._now[0] = max(self._now[0], at)
                 asks: list[Any] = []
@@ -99,7 +97,6 @@ class _Attendant(Refresher):
     def watch(self, entry: KeyEntry) -> None:
         if entry.due < math.inf:
             heapq.heappush(self._fleet.plans, (entry.due, next(self._fleet.order), self, entry))
-            self._fleet.due = self._fleet.plans[0][0]
 
     def come_by(self, at: float) -> None:
         """Do nothing: what is idle may stay in memory."""

@@ -63,21 +63,21 @@ def whole(result: Result, unreadable: int, instances: int, speed: float) -> Row:
 
 def of_rules(rules: Rules, result: Result) -> list[Row]:
     """Return a row for each rule."""
-    return [_row({"rule": rule.name, "mode": rule.mode}, result.of_rule(rule.name)) for rule in rules]
+    rows = [_row({"rule": rule.name, "mode": rule.mode}, result.of_rule(rule.name)) for rule in rules]
+    return [row | {"without_key": result.without_key[row["rule"]]} for row in rows]
 
 
 def of_keys(result: Result, count: int) -> list[Row]:
     """Return a row for each of the keys that were refused most."""
     refused = [(tally.refused, rule, key) for (rule, key), tally in result.keys.items() if tally.refused]
     worst = sorted(refused, key=lambda each: (-each[0], each[1:]))[:count]
-    return [_row({"rule": rule, "key": key}, result.keys[rule, key], is_rule=False) for _, rule, key in worst]
+    return [_row({"rule": rule, "key": key}, result.keys[rule, key]) for _, rule, key in worst]
 
 
-def _row(names: Row, tally: ReplayTally, *, is_rule: bool = True) -> Row:
+def _row(names: Row, tally: ReplayTally) -> Row:
     asked = tally.admitted + tally.refused
-    row = names | {"admitted": tally.admitted, "refused": tally.refused}
-    row["refused_share"] = round(tally.refused / asked, 5) if asked else 0.0
-    return row | {"without_key": tally.without_key} if is_rule else row
+    share = round(tally.refused / asked, 5) if asked else 0.0
+    return names | {"admitted": tally.admitted, "refused": tally.refused, "refused_share": share}
 
 
 def binned(result: Result) -> tuple[float, list[tuple[float, float, float]]]:
