@@ -71,7 +71,6 @@ class Engine:
         self.holdings = Holdings(lambda key: name(stored(key)), self.clock)
         self._is_retired = self._has_begun = False
         self._instance, self._numbers = secrets.token_hex(8), itertools.count(1)
-        self._abandoned: deque[tuple[str, Place]] = deque()
         self._gone, self._swept = deque[Claim](), 0
         self.gone: Callable[[Claim], None] = self._gone.append  # C code, which no signal interrupts
         self._flushed = threading.Event()
@@ -182,10 +181,11 @@ class Engine:
             return False
         return True
 
-    def abandon(self, key: str, place: Place) -> None:
-        """Take back the place of a permit that the garbage collector found, soon: this may interrupt any code."""
-        self._abandoned.append((key, place))
-        self.holdings.wake.set()
+    def abandon(self, place: Place) -> None:
+        """Take back the place of a permit, as of one that is gone, soon: this may interrupt any code."""
+        if (claim := place.claim) is not None:  # else it has ended
+            self.gone(claim)
+            self.holdings.wake.set()
 
     def close(self, seconds: float = 1.0) -> None:
         """Let nobody enter any more, and wait (s) until what is free went back; permits under way are kept."""
@@ -242,8 +242,6 @@ class Engine:
 
     def _due(self) -> list[LocalSlots] | None:
         """Return the keys to ask about; None: all is over."""
-        while self._abandoned:
-            self.holdings.leave(*self._abandoned.popleft())
         now = self.clock()
         if self._gone or now - self._swept >= _SECOND:
             self._swept = now

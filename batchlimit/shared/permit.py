@@ -66,7 +66,7 @@ class BaseSharedPermit(Unique):
         if self._is_lost is None:
             is_lost = place.is_lost(engine.clock())
             if engine.holdings.lock._is_owned():  # this came during another call of this thread
-                engine.abandon(self.key, place)
+                engine.abandon(place)
             else:
                 engine.holdings.leave(self.key, place)
             self._is_lost = is_lost  # last: who is interrupted before has not released it
@@ -80,7 +80,7 @@ class BaseSharedPermit(Unique):
     def __del__(self) -> None:
         place = getattr(self, "_place", None)
         if place is not None and self._is_lost is None:
-            self._engine.abandon(self.key, place)
+            self._engine.abandon(place)
             warnings.warn(f"{self!r} was never released", ResourceWarning, stacklevel=2, source=self)
 
 
