@@ -199,11 +199,9 @@ class AsyncDirectTransport(AsyncServerTransport):
         await super().aclose()
 
     async def _ask(self, packed: bytes, seconds: float = 0.0) -> Any:
-        multiplexed = (
-            self._multiplexed
-            if self._multiplexed is not None and self._multiplexed.is_open
-            else await self._connected()
-        )
+        multiplexed = self._multiplexed
+        if multiplexed is None or not multiplexed.is_open:
+            multiplexed = await self._connected()
         if WATCH.get() is not None:  # the caller's watch bounds the time
             return await multiplexed.send(packed)
         try:
