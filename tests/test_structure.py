@@ -19,7 +19,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_935,
+    "lines": 46_933,
     "functions": 3_388,
     "files": 295,
     "classes of one name": 9,

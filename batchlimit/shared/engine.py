@@ -129,22 +129,20 @@ class Engine:
         except BaseException:
             self.holdings.change(permit.key, lambda slots, now: slots.give_up(waiter, now))
             raise
+        if waiter.place is None:
+            holdings = self.holdings
+            with holdings.lock:
+                slots = holdings.by_key.get(permit.key)
+                if slots is not None and waiter in slots.line:
+                    slots.give_up(waiter, self.clock())
+                    holdings.note(slots, self.clock())
+                    raise slots.error or holdings.refusal(slots, "queue_timeout")
+                if waiter.error is not None:
+                    holdings.refused += isinstance(waiter.error, ConcurrencyLimited)
+                    raise waiter.error
+                if waiter.place is None:  # in a forked child
+                    raise LimiterClosed("the process was forked while this caller waited")
         permit._place = waiter.place  # final, for nobody but this caller gives it up
-        if waiter.place is not None:
-            return
-        holdings = self.holdings
-        with holdings.lock:
-            slots = holdings.by_key.get(permit.key)
-            if slots is not None and waiter in slots.line:
-                slots.give_up(waiter, self.clock())
-                holdings.note(slots, self.clock())
-                raise slots.error or holdings.refusal(slots, "queue_timeout")
-            if waiter.error is not None:
-                holdings.refused += isinstance(waiter.error, ConcurrencyLimited)
-                raise waiter.error
-            if waiter.place is None:  # in a forked child
-                raise LimiterClosed("the process was forked while this caller waited")
-            permit._place = waiter.place
 
     # The store
 
