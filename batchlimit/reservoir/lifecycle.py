@@ -76,10 +76,11 @@ class Lifecycle:
             state.count_in_shadow(-waiter.cost)
         elif isinstance(verdict, Admit) and waiter.cost:
             is_late = lease.borrowed and now >= verdict.before  # what is borrowed is never renewed
+            back, is_spent = 0, verdict.generation in lease.counted_as_spent
             if is_ours and not is_late and verdict.generation == lease.generation:
-                lease.put_back(waiter.cost, now)
-            elif is_ours and now < verdict.before and verdict.generation in lease.counted_as_spent:
-                self._requests.refunds += waiter.cost
+                back, is_spent = lease.put_back(waiter.cost, now), lease.may_count_as_spent
+            if is_ours and is_spent and now < verdict.before:
+                self._requests.refunds += waiter.cost - back
             lease.forsake(waiter, verdict)
         self._admission.serve()
 

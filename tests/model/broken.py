@@ -135,7 +135,7 @@ what several keys were charged is not confirmed | two keys by slot | keyspace.se
 a token counted as spent is gone where another asks first | two keys by slot, three calls | reservoir.lease:Lease.credit
     is_spent = self.may_count_as_spent and => is_spent = False and
 a spent token is gone with who leaves it | two keys by slot, three calls | reservoir.lifecycle:Lifecycle.undo
-    self._requests.refunds += waiter.cost => pass
+    self._requests.refunds += waiter.cost - back => pass
 a refused spend keeps the tokens of the leased key | one key leased, one spent | keyspace.several:FromMemory.spend
     told if told and all(told.values()) else None => told
 interrupted spends keep leased tokens | one key leased, one spent, interrupted | keyspace.several:FromMemory.spend

@@ -277,6 +277,16 @@ def test_it_goes_back_though_two_others_asked_before_its_caller_left() -> None:
     assert entry.reservoir.lifecycle.tend(0.3) == GiveBack("a", 4, tokens=0, refund=1)
 
 
+def test_what_finds_no_room_beside_the_tokens_of_a_grant_before_goes_back_too() -> None:
+    """The lease is of three tokens, and somebody else holds one that the bucket counts as spent."""
+    entry = Entry(Quota(1.0, 5))
+    entry.grant(entry.fetch(entry.join(1, tentative=True)), tokens=1, epoch=7, level=4)
+    gone = entry.join(3, tentative=True)
+    entry.grant(entry.fetch(gone), tokens=3, kept=0, epoch=7, level=1)
+    entry.reservoir.leave(gone, 0.1)
+    assert (entry.held, entry.reservoir.requests.refunds) == (2, 1)
+
+
 def counted_as_spent(sizer: BatchSizer = WAITERS_ONLY) -> Entry:
     """Two tokens are left of what a small bucket granted: too few for who came second."""
     entry = Entry(Quota(1.0, 5), sizer=sizer)
