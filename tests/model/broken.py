@@ -153,7 +153,7 @@ one bucket of a group is charged | two keys, spent, interrupted | stores.memory:
 """)
 # Of shared limits.
 BREAKS |= breaks(r"""
-a permit outlasts its lease | one slot, stopped | shared.held_slots:SlotLease.renew
+a permit outlasts its lease | one slot, stopped | shared.held_slots:HeldSlots.renew
     int(USED * length) => int(1.2 * length)
 slots count from their answer | one slot, stopped | shared.local_slots:LocalSlots.answer
     self.held.renew(ask, reply, sent) => self.held.renew(ask, reply, now)
