@@ -22,6 +22,7 @@ from batchlimit.cli.top import board as boards
 from batchlimit.cli.top.command import Pages, show_limiter
 from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
 from batchlimit.quota.key import check_key, stored
+from batchlimit.quota.overrides.override import is_pattern
 
 Key = Annotated[str, typer.Argument(help="What is limited.")]
 
@@ -47,7 +48,12 @@ def get(
         if output is not Output.TABLE:
             show(row, output)
         elif not row.pop("has_bucket"):
-            show(row | {"bucket": "none: it is full, or was never used"}, output)
+            why = (
+                "no key has this name; `top` filters by patterns"
+                if is_pattern(key)
+                else "it is full, or was never used"
+            )
+            show(row | {"bucket": f"none: {why}"}, output)
         else:
             instances = row.pop("instances")
             show(row, output)
