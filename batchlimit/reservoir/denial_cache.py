@@ -94,8 +94,8 @@ class DenialCache(NamedTuple):
             return denied.until_asked(fetch, grant, quota, shortest, now)
         # Where leased tokens fill the bucket, only the next ask makes room for the flow.
         has_room = grant.level + grant.kept + grant.granted + flow <= quota.largest_cost
-        if grant.level < flow >= 2.0 and grant.granted < demand * pace and has_room:
-            # where less than two are refilled meanwhile, only a refusal tells when there is one
+        if grant.level < flow >= 3.0 and grant.granted < demand * pace and has_room:
+            # where less than three are refilled meanwhile, only a refusal tells when there is one
             large = flow if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
             return cls.dry(pace, 1, now, large_cost=large)
         return NO_DENIALS
@@ -107,7 +107,7 @@ class DenialCache(NamedTuple):
         lost to the rate. One that travels faster comes too early, and is sent again. With a dry spell from the answer
         on, 1 ms away, 100/s burst 1 admitted 89 % of what a plain bucket did (simulated).
         """
-        pace = shortest if shortest * fastest_rate(quota) >= 1.0 else 0.0  # else there is an ask a token at most
+        pace = shortest if shortest * fastest_rate(quota) >= 2.0 else 0.0  # else there is an ask a token at most
         soonest, due = now + pace, fetch.sent + grant.retry_after - _ROUNDED
         return self._replace(dry_until=max(soonest, min(self.dry_until, due)))
 

@@ -90,7 +90,8 @@ def test_the_more_hosts_the_longer_the_pace(instances: int, pause: float) -> Non
         (Quota(100.0, 1), 0.010, 0.007),
         (Quota(100.0, 1), 0.002, 0.0),
         (Quota(100.0, 1), 0.0031, 0.0001),  # no pace where a token takes longer: there is an ask a token at most
-        (Quota(100.0, 5), 0.002, 0.01),  # a token in a pace
+        (Quota(100.0, 5), 0.002, 0.0),  # nor where it takes as long
+        (Quota(200.0, 10), 0.002, 0.01),  # two tokens in a pace
         (THOUSAND, 0.06, 0.057),
         (THOUSAND, 0.01, 0.05),
     ],
@@ -122,9 +123,9 @@ def test_when_the_bucket_is_dry_it_is_dry_for_every_cost_but_none() -> None:
     ("asked", "quota", "large_cost"),
     [
         (fetch(1, queued=9), THOUSAND, 50.0),  # refilled in a pace: its caller was told to come back then
-        (fetch(1, queued=9), SMALL, 2.0),
+        (fetch(1, queued=9), Quota(100.0, 15), 3.0),
         (fetch(0), THOUSAND, 2.0),  # it was fetched ahead, and nobody was told to come back
-        (fetch(1, queued=9), Quota(100.0, 5), math.inf),  # less than two in a pace: no dry spell
+        (fetch(1, queued=9), SMALL, math.inf),  # less than three in a pace: no dry spell
     ],
 )
 def test_a_dry_spell_after_a_grant_does_not_hold_for_a_large_cost(
