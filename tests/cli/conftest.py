@@ -6,11 +6,26 @@ from collections.abc import Callable, Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
+from batchlimit import Quota
 from batchlimit.admin import Admin
+from batchlimit.bucket.messages import Ask
 from batchlimit.cli.app import app
+from batchlimit.stores import RedisStore
+from batchlimit.stores.client.scripts import bucket_name
 from tests.servers import Server
 
 Run = Callable[..., Result]
+SLOW = Quota(0.001, 100)
+TEN = Ask("one", 1, 10, 10, 10, refused=3, shadow_refused=4)
+
+
+def lease(store: RedisStore, key: str, ask: Ask = TEN) -> None:
+    """Lease tokens for an hour: the store leases for 4 s at the most, and no command counts what is over."""
+    assert store.take(key, SLOW, ask).granted == ask.need
+    ((_, client),) = store.primaries()
+    name, field = bucket_name(store._prefix, key), f"instance:{ask.instance}"
+    held, seen, _, *rest = client.hget(name, field).split()
+    client.hset(name, field, b" ".join([held, seen, b"3600000000", *rest]))
 
 
 def typed_at(url: str, prefix: str) -> Run:

@@ -18,7 +18,7 @@ from batchlimit.bucket.messages import Ask
 from batchlimit.cli.bucket import BucketLook, rates
 from batchlimit.cli.top.board import Board, BucketSample
 from batchlimit.stores import RedisStore
-from tests.cli.conftest import Run
+from tests.cli.conftest import SLOW, TEN, Run, lease
 from tests.cli.terminal import Terminal
 
 
@@ -141,8 +141,6 @@ def test_the_table_names_no_other_command() -> None:
 
 # `get --watch`: a screen at a terminal, a line for each look in a pipe
 ROOT = Path(__file__).parents[2]
-SLOW = Quota(0.001, 100)
-TEN = Ask("one", 1, 10, 10, 10, round_trip=2.0, refused=3, shadow_refused=4)
 
 
 def test_rates_are_those_of_one_bucket() -> None:
@@ -188,7 +186,7 @@ def test_a_level_is_the_same_share_in_get_and_top(run: Run, valkey_store: RedisS
 
 
 def test_a_pipe_gets_columns_or_documents(environment: dict[str, str], valkey_store: RedisStore) -> None:
-    valkey_store.take("ann", SLOW, TEN)
+    lease(valkey_store, "ann", TEN)
     with watching(environment) as out:
         assert out.readline().split()[:2] == ["AT", "LEVEL"]
         assert out.readline().split()[1:3] == ["0.900", "10"]
@@ -200,7 +198,7 @@ def test_a_pipe_gets_columns_or_documents(environment: dict[str, str], valkey_st
 def test_a_terminal_shows_a_screen_until_q(environment: dict[str, str], valkey_store: RedisStore) -> None:
     with Terminal(environment, "get", "ann", "--watch", "--interval", "0.1") as terminal:
         terminal.await_text("no bucket: it is full")
-        valkey_store.take("ann", SLOW, TEN)
+        lease(valkey_store, "ann", TEN)
         terminal.await_text("90.0 of 100", "10 by 1 instances", "one")
         terminal.press("q")
         assert terminal.status() == 0

@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchlimit import Quota
 from batchlimit.base.redaction import escaped
-from batchlimit.bucket.messages import Ask
 from batchlimit.stores import RedisStore
-from tests.cli.conftest import Run
+from tests.cli.conftest import SLOW, TEN, Run
 from tests.cli.terminal import Terminal
 from tests.hostile import HOSTILE, obeyed
 from tests.servers import Server
 
-SLOW = Quota(0.001, 100)
 PRINTABLE = [each for each in HOSTILE if each.isprintable()]
 """Others can be no name of an override."""
 FORMS = "table", "json", "yaml"
@@ -26,7 +23,7 @@ def strangers(run: Run, valkey: Server, valkey_store: RedisStore, prefix: str) -
     """Buckets, instances, overrides and a log, all with names of strangers."""
     for each in HOSTILE:
         for instance in ("one", each.replace("\x00", "").replace(" ", "")):
-            valkey_store.take(each, SLOW, Ask(instance, 1, 10, 10, 10, round_trip=2.0, refused=3))
+            valkey_store.take(each, SLOW, TEN._replace(instance=instance))
     for each in PRINTABLE:
         assert run("set", each, "5/s", "--why", each).exit_code == 0
     with valkey.client() as client:

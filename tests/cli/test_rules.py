@@ -17,7 +17,7 @@ from batchlimit.admin import Admin
 from batchlimit.bucket.messages import Ask
 from batchlimit.stores import RedisStore
 from tests.apis.blocking import Blocking
-from tests.cli.conftest import Run, typed_at
+from tests.cli.conftest import SLOW, TEN, Run, lease, typed_at
 from tests.cli.test_exporter import told as metrics_of
 from tests.depth import depth, only_deep
 from tests.nodes import await_fact
@@ -88,9 +88,9 @@ def test_a_dry_run_changes_nothing(run: Run, admin: Admin) -> None:
     assert run("set", "search:*", "20/fortnight", "--dry-run").exit_code == 2
 
 
-def used(store: RedisStore, *keys: str, burst: int = 100) -> None:
+def used(store: RedisStore, *keys: str) -> None:
     for key in keys:
-        assert store.take(key, Quota(0.001, burst), Ask("one", 1, 10, 10, 10, round_trip=2.0)).granted == 10
+        assert store.take(key, SLOW, TEN).granted == 10
 
 
 def test_a_dry_run_shows_the_live_buckets_that_would_obey(run: Run, admin: Admin, valkey_store: RedisStore) -> None:
@@ -284,13 +284,12 @@ def test_weight_and_failure_policy_are_set(run: Run, admin: Admin) -> None:
 
 @pytest.mark.parametrize(("command", "word"), [("refill", "refilled"), ("clear", "cleared")])
 def test_a_bucket_is_filled_after_a_yes_and_logged(run: Run, valkey_store: RedisStore, command: str, word: str) -> None:
-    quota = Quota(0.001, 100)
     assert run(command, "ann*", "--yes").exit_code == 2
     assert "there was none" in run(command, "never used", "--yes").stderr
-    assert valkey_store.take("ann", quota, Ask("one", 1, 60, 60, 60, round_trip=2.0)).granted == 60
+    lease(valkey_store, "ann", Ask("one", 1, 60, 60, 60))
     assert run(command, "ann", typed_in="n\n").exit_code == 1
     done = run(command, "ann", "--why", "our mistake", "--who", "bob", typed_in="y\n")
-    assert valkey_store.peek("ann", quota)[:2] == (40, 60), "what is leased, for 4 s, is not filled"
+    assert valkey_store.peek("ann", SLOW)[:2] == (40, 60), "what is leased is not filled"
     assert (done.exit_code, f"{word}: ann; it had 40.0" in done.stderr) == (0, True)
     row = json.loads(run("log", "-o", "json").stdout)[0]
     told = [row[each] for each in ("name", "who", "old", "new", "why")]
@@ -310,8 +309,7 @@ def test_get_shows_a_pause_and_resume_ends_it(run: Run, valkey_store: RedisStore
 
 
 def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: RedisStore) -> None:
-    ask = Ask("one", 1, 10, 10, 10, round_trip=2.0, revision=42)
-    assert valkey_store.take("search:ann", Quota(0.001, 100), ask).granted == 10
+    lease(valkey_store, "search:ann", TEN._replace(revision=42))
     run("set", "search:*", "20/s")
     shown = json.loads(run("get", "search:ann", "-o", "json").stdout)
     assert (shown["quota"], shown["level"], shown["tokens"], shown["held"]) == ("100/100000s", 0.9, [90.0], 10)
