@@ -1,6 +1,7 @@
 """Many limiters that come and go leave no thread and no open file behind, however they went."""
 
 import sys
+from textwrap import indent
 
 import pytest
 
@@ -10,8 +11,6 @@ from tests.sync.stage import said
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts by /proc")
 
-_MANY = depth(50, 1000)
-_LOOPS = depth(20, 300)
 COUNT = """
 kept = []
 
@@ -32,62 +31,46 @@ def settled(before):
         threading.Event().wait(0.01)
     return False, before, now
 """
-HEAD = "\n".join("    " + line for line in COUNT.splitlines())
+
+THREADS = """
+def cycle(i):
+    limiter = RateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
+    assert limiter.try_acquire(f"key-{i}")
+    END
+"""
+LOOPS = """
+import asyncio
+limiter = None
+
+async def task(i):
+    global limiter
+    limiter = limiter or AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
+    assert await limiter.try_acquire(f"key-{i}")
+    END
+
+cycle = lambda i: asyncio.run(task(i))
+"""
+TWICE = """
+for i in range(20):
+    cycle(i)
+before = count()
+for i in range(MANY):
+    cycle(i)
+say(*settled((max(2, before[0]), before[1])))
+"""
 
 
-@pytest.mark.parametrize("end", ["limiter.close(); kept.append(limiter)", "del limiter"])
-def test_many_limiters_of_threads(valkey: Server, prefix: str, end: str) -> None:
-    """Those that were closed are kept: it is not the garbage collector that ends them."""
-    program = f"""
-{HEAD}
-    def cycle(i):
-        limiter = RateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
-        assert limiter.try_acquire(f"key-{{i}}")
-        {end}
-
-    for i in range(20):
-        cycle(i)
-    before = count()
-    for i in range({_MANY}):
-        cycle(i)
-    say(*settled((max(2, before[0]), before[1])))
-    """
-    assert said(program, valkey.url, prefix)[0].startswith("True")
-
-
-@pytest.mark.parametrize("end", ["await limiter.close(); kept.append(limiter)", "del limiter"])
-def test_many_loops_with_a_limiter_each(valkey: Server, prefix: str, end: str) -> None:
-    program = f"""
-{HEAD}
-    import asyncio
-    async def cycle(i):
-        limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
-        assert await limiter.try_acquire(f"key-{{i}}")
-        {end}
-
-    for i in range(20):
-        asyncio.run(cycle(i))
-    before = count()
-    for i in range({_MANY}):
-        asyncio.run(cycle(i))
-    say(*settled(before))
-    """
-    assert said(program, valkey.url, prefix, logs=False)[0].startswith("True")
-
-
-def test_a_limiter_that_goes_from_loop_to_loop(valkey: Server, prefix: str) -> None:
-    program = f"""
-{HEAD}
-    import asyncio
-    limiter = AsyncRateLimiter.from_url(URL, "100/s", prefix=PREFIX, connect_timeout=30.0, deadline=30.0)
-    async def cycle(i):
-        assert await limiter.try_acquire(f"key-{{i}}")
-
-    for i in range(20):
-        asyncio.run(cycle(i))
-    before = count()
-    for i in range({_LOOPS}):
-        asyncio.run(cycle(i))
-    say(*settled(before))
-    """
-    assert said(program, valkey.url, prefix, logs=False)[0].startswith("True")
+@pytest.mark.parametrize(
+    ("cycle", "end", "many"),
+    [
+        (THREADS, "limiter.close(); kept.append(limiter)", depth(50, 1000)),  # it is not garbage that ends them
+        (THREADS, "del limiter", depth(50, 1000)),
+        (LOOPS, "await limiter.close(); kept.append(limiter); limiter = None", depth(50, 1000)),
+        (LOOPS, "limiter = None", depth(50, 1000)),
+        (LOOPS, "pass", depth(20, 300)),
+    ],
+    ids=["threads, closed", "threads, dropped", "loops, closed", "loops, dropped", "from loop to loop"],
+)
+def test_many_limiters_leave_nothing_open(valkey: Server, prefix: str, cycle: str, end: str, many: int) -> None:
+    program = COUNT + cycle.replace("END", end) + TWICE.replace("MANY", str(many))
+    assert said(indent(program, "    "), valkey.url, prefix, logs=cycle is THREADS)[0].startswith("True")
