@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimited, StoreUnavailable
+from batchlimit import AsyncRateLimiter, Quota, RateLimited, StoreUnavailable
 from batchlimit.aio.waiting_task import WaitingTask
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
@@ -131,22 +131,6 @@ async def test_a_deadline_that_can_be_met_is_waited_for() -> None:
     assert 0.1 <= virtual_loop().now - begun <= 1.0
 
 
-async def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others() -> None:
-    stage = Stage()
-    gate = stage.before = Gate()
-    limiter = limiter_on(stage)
-    first = asyncio.create_task(limiter.acquire(KEY))
-    await gate.await_someone()
-    begun = virtual_loop().now
-    with pytest.raises(RateLimited) as caught:
-        await limiter.acquire(KEY, timeout=0.01)
-    assert caught.value.retry_after > 0.0
-    assert virtual_loop().now == pytest.approx(begun + 0.01)
-    gate.open()
-    await first
-    await limiter.acquire(KEY, 9, timeout=0)
-
-
 async def test_each_deadline_is_kept_whatever_the_order() -> None:
     limiter = limiter_on(Stage(), Quota(0.5, 1))
     await limiter.acquire(KEY)
@@ -186,35 +170,6 @@ async def test_a_long_line_may_be_refused_one_after_the_other() -> None:
 
 
 # When the store fails
-
-
-async def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_next_ask() -> None:
-    stage = Stage()
-    first_ask, second_ask = Gate(), Gate()
-    stage.before = first_ask
-    limiter = limiter_on(stage)
-    first = asyncio.create_task(limiter.acquire(KEY))
-    await first_ask.await_someone()
-    others: list[asyncio.Task[Any]] = [asyncio.create_task(limiter.acquire(KEY)) for _ in range(4)]
-    others += [asyncio.create_task(_tried(limiter)) for _ in range(4)]
-    await in_line(limiter, 9)
-
-    async def fail() -> None:
-        await second_ask()
-        raise StoreUnavailable("the server is away")
-
-    stage.before = fail
-    first_ask.open()
-    await first
-    await second_ask.await_someone()
-    latecomer = asyncio.create_task(_tried(limiter))
-    await in_line(limiter, 9)
-    stage.before = nothing
-    second_ask.open()
-    assert await asyncio.gather(*others) == [None] * 4 + [False] * 4
-    assert await latecomer is False
-    found = limiter.statistics()
-    assert (found.admitted, found.refused, found.waiting, found.failures) == (5, 5, 0, 1)
 
 
 async def test_one_late_answer_fails_no_caller_that_has_time() -> None:
@@ -436,22 +391,6 @@ async def test_a_caller_that_wakes_too_late_goes_back_to_its_place() -> None:
 
 
 # When the limiter is closed
-
-
-async def test_close_wakes_whoever_waits_for_an_answer() -> None:
-    stage = Stage()
-    gate = stage.before = Gate()
-    limiter = limiter_on(stage)
-    line: list[asyncio.Task[Any]] = [asyncio.create_task(_tried(limiter)), asyncio.create_task(limiter.acquire(KEY))]
-    await gate.await_someone()
-    closing = asyncio.create_task(limiter.close())
-    for each in line:
-        with pytest.raises(LimiterClosed):
-            await each
-    assert not closing.done()
-    gate.open()
-    await closing
-    assert (await stage.peek(KEY, TEN)).level == 10  # what the ask brought went back
 
 
 # What is left

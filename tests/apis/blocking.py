@@ -1,5 +1,6 @@
 """The asyncio API behind the face of the threaded one, so that one test can be held against both."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, Protocol, Self
@@ -14,7 +15,7 @@ from tests.sync.stage import Stage
 
 
 class Awaited:
-    """A store of the threaded tests for tasks. What blocks in it stops the loop: gates are not for this."""
+    """A store of the threaded tests for tasks. What blocks in it stops the loop, unless the stage `has_gates`."""
 
     is_prompt = True
 
@@ -23,6 +24,8 @@ class Awaited:
         self.address = stage.address
 
     async def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
+        if getattr(self._stage, "has_gates", False):
+            return await asyncio.to_thread(self._stage.take, key, quota, ask)
         return self._stage.take(key, quota, ask)
 
     async def give_back(self, key: str, quota: Quota, back: GiveBack) -> int:

@@ -11,9 +11,11 @@ from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from tests.apis.blocking import Api
 from tests.nodes import await_fact
-from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, quiet, start, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, away, nothing, quiet, start, until
 
 SLOW = 0.001
+AGAIN = 0.2
+"""Seconds after a failure from which on a waiter asks again, and some more."""
 TEN = Quota(SLOW, 10)
 
 
@@ -142,6 +144,85 @@ def test_close_wakes_whoever_waits_though_the_store_is_away(stage: Stage, limite
     with pytest.raises(LimiterClosed):
         waiter.result(DEADLINE)
     assert limiter.statistics().admitted == 15
+
+
+@pytest.fixture
+def gated(stage: Stage) -> Stage:
+    """A stage at which asks of either API may stand, and nobody else is held up."""
+    stage.has_gates = True
+    return stage
+
+
+@pytest.fixture
+def timed(api: Api, gated: Stage, clock: Clock) -> Any:
+    """A limiter that looks after its callers: the deadline of a task is what its loop is to look at."""
+    return api(gated, TEN, sizer=FixedBatch(1), clock=clock)
+
+
+def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(gated: Stage, timed: Any, clock: Clock) -> None:
+    """The first in line asks the store, which stands still; the second gives up meanwhile."""
+    gate = gated.before = Gate()
+    first = start(lambda: timed.try_acquire(KEY))
+    gate.await_someone()
+    second = stand_in_line(timed, timeout=0.01)
+    clock.pass_by(0.02)
+    with pytest.raises(RateLimited) as caught:
+        second.result(DEADLINE)
+    assert caught.value.retry_after > 0.0
+    gate.open()
+    assert first.result(DEADLINE)
+    timed.acquire(KEY, 9, timeout=0)
+
+
+def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_next_ask(
+    gated: Stage, timed: Any, clock: Clock
+) -> None:
+    first_ask, second_ask = Gate(), Gate()
+    gated.before = first_ask
+    first = start(lambda: timed.try_acquire(KEY))
+    first_ask.await_someone()
+    tries = [start(lambda: timed.try_acquire(KEY)) for _ in range(4)]
+    others = [start(lambda: timed.acquire(KEY)) for _ in range(4)]
+    until(lambda: timed.statistics().waiting == 9)
+
+    def fail() -> None:
+        second_ask()
+        raise StoreUnavailable("the server is away")
+
+    gated.before = fail
+    first_ask.open()
+    assert first.result(DEADLINE)
+    second_ask.await_someone()
+    latecomer = start(lambda: timed.acquire(KEY))
+    until(lambda: timed.statistics().waiting == 9)
+    gated.before = nothing
+    second_ask.open()
+    assert not any(each.result(DEADLINE) for each in tries)
+    clock.pass_by(AGAIN)
+    for each in [*others, latecomer]:
+        each.result(DEADLINE)
+    found = timed.statistics()
+    assert (found.admitted, found.refused, found.waiting, found.failures) == (6, 4, 0, 1)
+
+
+def test_close_amid_an_ask_wakes_whoever_waits_for_it_and_gives_its_tokens_back(
+    gated: Stage, limiter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batchlimit.sync.registry._PATIENCE", DEADLINE)
+    gate = gated.before = Gate()
+    first = start(lambda: limiter.try_acquire(KEY))
+    gate.await_someone()
+    second = stand_in_line(limiter)
+    closing = start(limiter.close)
+    with pytest.raises(LimiterClosed):
+        second.result(DEADLINE)
+    until(lambda: limiter.statistics().waiting == 0)
+    assert not closing.done()
+    gate.open()
+    with pytest.raises(LimiterClosed):
+        first.result(DEADLINE)
+    closing.result(DEADLINE)
+    assert gated.peek(KEY, TEN)[:2] == (10, 0)
 
 
 # Callers with a priority pass those that wait without one

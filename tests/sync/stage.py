@@ -95,6 +95,7 @@ class Stage:
         self.before_probe: Callable[[], None] = nothing
         self.probes = 0
         self.closed = 0
+        self.has_gates = False  # whether asks of tasks are held up in threads, and not in their loop
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Grant:
         self.asks.append(ask)

@@ -10,7 +10,6 @@ import pytest
 
 from batchlimit import LimiterClosed, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, RedisStore, Store
 from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
@@ -20,7 +19,6 @@ from tests.sync.stage import (
     DEADLINE,
     KEY,
     Clock,
-    Gate,
     Stage,
     away,
     lapsed,
@@ -101,24 +99,6 @@ def test_close_from_many_threads_at_once(clock: Clock) -> None:
     together(8, limiter.close)
     until(lambda: stage.peek(KEY, HUNDRED).level == 99)
     assert len(stage.backs) == 1
-
-
-def test_close_while_a_caller_waits_for_an_answer_gives_its_tokens_back_too(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("batchlimit.sync.registry._PATIENCE", DEADLINE)
-    stage = Stage(MemoryStore(clock))
-    gate = stage.before = Gate()
-    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
-    caller = start(lambda: limiter.try_acquire(KEY))
-    gate.await_someone()
-    closing = start(limiter.close)
-    until(lambda: limiter.statistics().waiting == 0)
-    gate.open()
-    with pytest.raises(LimiterClosed):
-        caller.result(DEADLINE)
-    closing.result(DEADLINE)
-    assert Level(*stage.peek(KEY, HUNDRED)[:3]) == Level(level=100, outstanding=0, active_instances=0)
 
 
 def test_callers_in_full_swing_end_with_limiter_closed_and_nothing_else() -> None:

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from batchlimit import LimiterClosed, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.batching import FixedBatch
@@ -27,8 +27,6 @@ from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
 
 SLOW = 0.001
-AGAIN = 0.06
-"""Seconds after a failure from which on a waiter asks again, and some more."""
 TEN = Quota(SLOW, 10)
 
 
@@ -68,23 +66,6 @@ def test_everybody_gets_through_whatever_the_cost() -> None:
 
 
 # Until a deadline
-
-
-def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(
-    stage: Stage, limiter: RateLimiter, clock: Clock
-) -> None:
-    """The first in line asks the store, which stands still; the second gives up meanwhile."""
-    gate = stage.before = Gate()
-    first = start(lambda: limiter.try_acquire(KEY))
-    gate.await_someone()
-    second = stand_in_line(limiter, timeout=0.01)
-    clock.pass_by(0.02)
-    with pytest.raises(RateLimited) as caught:
-        second.result(DEADLINE)
-    assert caught.value.retry_after > 0.0
-    gate.open()
-    assert first.result(DEADLINE)
-    limiter.acquire(KEY, 9, timeout=0)
 
 
 class Undisturbed(Event):
@@ -148,36 +129,6 @@ def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout:
 
 
 # When the store fails
-
-
-def test_a_failure_reaches_those_without_time_and_the_others_are_served_by_the_next_ask(
-    stage: Stage, limiter: RateLimiter, clock: Clock
-) -> None:
-    first_ask, second_ask = Gate(), Gate()
-    stage.before = first_ask
-    first = start(lambda: limiter.try_acquire(KEY))
-    first_ask.await_someone()
-    tries = [start(lambda: limiter.try_acquire(KEY)) for _ in range(4)]
-    others = [start(lambda: acquired(limiter)) for _ in range(4)]
-    until(lambda: limiter.statistics().waiting == 9)
-
-    def fail() -> None:
-        second_ask()
-        raise StoreUnavailable("the server is away")
-
-    stage.before = fail
-    first_ask.open()
-    assert first.result(DEADLINE)
-    second_ask.await_someone()
-    latecomer = start(lambda: acquired(limiter))
-    until(lambda: limiter.statistics().waiting == 9)
-    stage.before = nothing
-    second_ask.open()
-    assert not any(each.result(DEADLINE) for each in tries)
-    clock.pass_by(AGAIN)
-    assert all(each.result(DEADLINE) for each in [*others, latecomer])
-    found = limiter.statistics()
-    assert (found.admitted, found.refused, found.waiting, found.failures) == (6, 4, 0, 1)
 
 
 def fails_to_acquire(limiter: RateLimiter, stage: Stage, when: str, error: BaseException) -> None:
@@ -450,20 +401,6 @@ def leaves_nobody_in_line(
 
 
 # When the limiter is closed
-
-
-def test_close_wakes_whoever_waits_for_an_answer(stage: Stage, limiter: RateLimiter) -> None:
-    gate = stage.before = Gate()
-    first = start(lambda: limiter.try_acquire(KEY))
-    gate.await_someone()
-    second = stand_in_line(limiter)
-    closing = start(limiter.close)
-    with pytest.raises(LimiterClosed):
-        second.result(DEADLINE)
-    gate.open()
-    with pytest.raises(LimiterClosed):
-        first.result(DEADLINE)
-    closing.result(DEADLINE)
 
 
 def test_who_leaves_once_more_after_an_interrupt_gets_its_tokens_back_once(
