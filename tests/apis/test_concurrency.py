@@ -36,21 +36,10 @@ from batchlimit.laws import AIMD, Fixed, Gitaly, Settable
 from tests.apis.keyed import Told
 from tests.awaiting import awaited
 from tests.concurrency.laws.traces import law_of
+from tests.recording import Recording
 from tests.sync.stage import DEADLINE, start, until
 
 SECOND = 1_000_000_000
-
-
-class Recorder(Settable):
-    """A law that remembers what it was told."""
-
-    def __init__(self, limit: int = 10) -> None:
-        super().__init__(limit)
-        self.samples: list[Sample] = []
-
-    def update(self, sample: Sample) -> int:
-        self.samples.append(sample)
-        return self.limit
 
 
 def law_that(update: Callable[[], Any], limit: int = 5) -> Fixed:
@@ -120,7 +109,7 @@ def clock() -> Clock:
 
 
 def test_a_call_is_a_sample(limiter: Any, clock: Clock) -> None:
-    law = Recorder()
+    law = Recording()
     here = limiter(law, clock=clock)
     with here.acquire(operation="read"), here.acquire():
         clock.pass_by(0.25)
@@ -148,7 +137,7 @@ class OwnError(Exception):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value.value,
 )
 def test_what_an_error_tells(limiter: Any, error: BaseException, outcome: Outcome) -> None:
-    law = Recorder()
+    law = Recording()
     here = limiter(law)
     with pytest.raises(type(error)), here.acquire():
         raise error
@@ -158,7 +147,7 @@ def test_what_an_error_tells(limiter: Any, error: BaseException, outcome: Outcom
 
 def test_a_classifier_of_ones_own(limiter: Any) -> None:
     here = limiter(
-        Recorder(), classify=lambda error: Outcome.SUCCESS if isinstance(error, OwnError) else Outcome.DROPPED
+        Recording(), classify=lambda error: Outcome.SUCCESS if isinstance(error, OwnError) else Outcome.DROPPED
     )
     with pytest.raises(OwnError), here.acquire():
         raise OwnError
@@ -169,7 +158,7 @@ def test_a_classifier_of_ones_own(limiter: Any) -> None:
 
 @pytest.mark.parametrize("first", ["success", "drop", "ignore"])
 def test_the_first_completion_counts(limiter: Any, first: str) -> None:
-    here = limiter(Recorder(2))
+    here = limiter(Recording(2))
     other = here.acquire()
     with here.acquire() as permit:
         getattr(permit, first)()
@@ -207,7 +196,7 @@ def test_a_limit_is_at_least_one(limiter: Any, wrong: int) -> None:
 
 def test_a_permit_left_to_the_collector_is_released(limiter: Any) -> None:
     """Also where warnings are errors."""
-    law = Recorder(1)
+    law = Recording(1)
     here = limiter(law)
     for how in ("always", "error"):
         with warnings.catch_warnings():
@@ -404,7 +393,7 @@ def test_a_classifier_that_fails_ignores(limiter: Any, wrong: Any, caplog: pytes
             raise ZeroDivisionError
         return wrong  # type: ignore[no-any-return]
 
-    here = limiter(Recorder(1), classify=lenient)
+    here = limiter(Recording(1), classify=lenient)
     with pytest.raises(OwnError), here.acquire():
         raise OwnError
     seen = here.statistics()
@@ -413,7 +402,7 @@ def test_a_classifier_that_fails_ignores(limiter: Any, wrong: Any, caplog: pytes
 
 
 def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
-    here = limiter(Recorder(1))
+    here = limiter(Recording(1))
     for error in (
         ExceptionGroup("", [ValueError(), ExceptionGroup("", [TimeoutError()])]),
         ExceptionGroup("", [OwnError()]),
@@ -424,7 +413,7 @@ def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
 
 
 def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any, clock: Clock) -> None:
-    law = Recorder(1)
+    law = Recording(1)
     here = limiter(law, queue=Queue(5, max_wait=None), clock=clock)
     first = here.acquire()
     second = start(here.acquire)
@@ -563,7 +552,7 @@ def test_a_refusal_travels_between_processes() -> None:
 
 
 def test_a_bypass_never_counts(limiter: Any) -> None:
-    law = Recorder(1)
+    law = Recording(1)
     here = limiter(law, bypass=lambda operation, partition: operation == "health" or partition == "admin")
     with here.acquire(), here.acquire(operation="health"), here.acquire("admin"):
         assert (here.statistics().in_flight, here.statistics().bypassed) == (1, 2)

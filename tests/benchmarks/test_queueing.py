@@ -7,7 +7,6 @@ from math import nan
 
 import pytest
 
-from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import Fixed
 from benchmarks import timetable
 from benchmarks.open_loop import Both, observed, open_loop
@@ -29,21 +28,10 @@ from benchmarks.queueing.seeds import Runs
 from benchmarks.queueing.tally import Figures
 from benchmarks.timetable import RATE, Noted
 from tests.depth import depth
+from tests.recording import Recording
 
 SHORT = replace(SCENARIOS["A"], measured=5.0, seconds=30.0)
 NO_LIMIT = 10**9
-
-
-class Witness(Fixed):
-    """Keeps every sample."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.samples: list[Sample] = []
-
-    def update(self, sample: Sample) -> int:
-        self.samples.append(sample)
-        return super().update(sample)
 
 
 def loaded(load: float, workers: int = 20, cv: float = 0.5, **more: float) -> Scenario:
@@ -68,7 +56,7 @@ def test_arrivals_and_service_are_as_the_scenario_says() -> None:
 
 def test_one_worker_waits_as_the_formula_of_pollaczek_and_khinchine_says() -> None:
     """Mean wait of M/G/1: rho (1 + cv^2) / (2 (1 - rho)) service times."""
-    law = Witness(NO_LIMIT)
+    law = Recording(NO_LIMIT)
     Run(loaded(0.6, workers=1, seconds=depth(2000.0, 4000.0)), law, 5).figures()
     waits = 0.6 * (1 + 0.25) / (2 * 0.4)
     mean = sum(each.rtt_ns for each in law.samples) / len(law.samples) / 20e6
@@ -77,7 +65,7 @@ def test_one_worker_waits_as_the_formula_of_pollaczek_and_khinchine_says() -> No
 
 def test_littles_law_holds() -> None:
     """Calls under way as an arrival finds them, itself included: 1 + rate x time, for arrivals are random."""
-    law = Witness(NO_LIMIT)
+    law = Recording(NO_LIMIT)
     Run(loaded(0.7), law, 2).figures()
     samples = law.samples[1000:]
     found = sum(each.in_flight for each in samples) / len(samples)
@@ -94,7 +82,7 @@ def test_overload_without_a_limit_collapses() -> None:
 
 @pytest.mark.parametrize("limit", [1, 20, 40])
 def test_no_more_calls_are_under_way_than_the_limit(limit: int) -> None:
-    law = Witness(limit)
+    law = Recording(limit)
     figures = Run(loaded(1.5, seconds=depth(20.0, 60.0)), law, 0).figures()
     assert max(each.in_flight for each in law.samples) == limit
     assert figures.goodput == pytest.approx(min(1.0, limit / 20), rel=0.08)
@@ -122,7 +110,7 @@ def test_workers_come_and_go() -> None:
 
 
 def test_all_stands_still_while_it_stalls() -> None:
-    law = Witness(NO_LIMIT)
+    law = Recording(NO_LIMIT)
     Run(replace(loaded(0.5), stalls=Stalls(1.0, 0.2)), law, 0).figures()
     ends = [(each.start_ns + each.rtt_ns) % 10**9 for each in law.samples if each.start_ns > 10**9]
     assert min(ends) >= 0.2e9

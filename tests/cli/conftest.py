@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -22,7 +23,7 @@ TEN = Ask("one", 1, 10, 10, 10, refused=3, shadow_refused=4)
 def lease(store: RedisStore, key: str, ask: Ask = TEN) -> None:
     """Lease tokens for an hour: the store leases for 4 s at the most, and no command counts what is over."""
     assert store.take(key, SLOW, ask).granted == ask.need
-    ((_, client),) = store.primaries()
+    client: Any = store.primaries()[0][1]
     name, field = bucket_name(store._prefix, key), f"instance:{ask.instance}"
     held, seen, _, *rest = client.hget(name, field).split()
     client.hset(name, field, b" ".join([held, seen, b"3600000000", *rest]))

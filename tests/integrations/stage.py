@@ -12,8 +12,7 @@ import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, ConcurrencyStatistics, KeyedConcurrencyLimiter
-from batchlimit.concurrency.law import Law, Sample
-from batchlimit.concurrency.laws import Fixed
+from batchlimit.concurrency.law import Law
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, ConcurrencyInterceptor
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
@@ -22,18 +21,6 @@ from tests.sync.stage import until
 
 _PATIENCE_S = 10.0
 """How long a server may take to stop, of a test that failed."""
-
-
-class Recording(Fixed):
-    """A fixed limit that remembers what it was told."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.samples: list[Sample] = []
-
-    def update(self, sample: Sample) -> int:
-        self.samples.append(sample)
-        return self.limit
 
 
 class Call:

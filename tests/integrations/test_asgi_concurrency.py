@@ -18,8 +18,9 @@ from batchlimit.shared import AsyncSharedConcurrencyLimiter
 from batchlimit.stores import MemoryStore
 from tests.garbage import kept
 from tests.integrations.asgi import Hello, call, http, part, start, websocket
-from tests.integrations.stage import Recording, SetUp
+from tests.integrations.stage import SetUp
 from tests.integrations.test_wsgi import App, Reply, request
+from tests.recording import Recording
 from tests.sync.stage import until
 
 pytestmark = pytest.mark.virtual_time

@@ -23,7 +23,8 @@ from batchlimit.rules import Rule
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, SERVED, AsyncService, Service
-from tests.integrations.stage import Client, Recording, SetUp, on_asyncio, server, threaded
+from tests.integrations.stage import Client, SetUp, on_asyncio, server, threaded
+from tests.recording import Recording
 from tests.sync.stage import until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -21,7 +21,8 @@ from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.limited_grpc import Limits
 from tests.integrations.service import KINDS, Service
-from tests.integrations.stage import Client, Recording, server
+from tests.integrations.stage import Client, server
+from tests.recording import Recording
 from tests.sync.stage import until
 
 

@@ -19,7 +19,8 @@ from batchlimit.integrations.grpc.serving import CallEnd, completing
 from tests.apis.keyed import Told
 from tests.awaiting import awaited
 from tests.integrations.service import KINDS
-from tests.integrations.stage import Call, Recording, SetUp, Stage, on_asyncio, threaded
+from tests.integrations.stage import Call, SetUp, Stage, on_asyncio, threaded
+from tests.recording import Recording
 from tests.sync.stage import DEADLINE, until
 
 OK, EXHAUSTED, CANCELLED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED

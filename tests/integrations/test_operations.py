@@ -29,8 +29,8 @@ from tests.integrations.made import flask as of_flask
 from tests.integrations.made import litestar as of_litestar
 from tests.integrations.made import quart as of_quart
 from tests.integrations.made import starlette as of_starlette
-from tests.integrations.stage import Recording
 from tests.integrations.test_wsgi import Reply, request
+from tests.recording import Recording
 
 MS = 1_000_000
 

@@ -31,10 +31,11 @@ from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 from tests.integrations.asgi import Hello, call, http, part, start
 from tests.integrations.django_site import Site
-from tests.integrations.stage import Recording, server
+from tests.integrations.stage import server
 from tests.integrations.test_asgi_concurrency import Held, counts
 from tests.integrations.test_wsgi import App, Reply, request
 from tests.nodes import await_fact
+from tests.recording import Recording
 from tests.servers import Server
 from tests.shared.test_limiter import Cut
 from tests.sync.stage import DEADLINE

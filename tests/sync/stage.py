@@ -6,12 +6,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
+from batchlimit.errors import BucketUnavailable
 from batchlimit.stores import MemoryStore, Store
 
 T = TypeVar("T")
@@ -127,6 +128,21 @@ class Stage:
     def close(self) -> None:
         self.closed += 1
         self.inner.close()
+
+
+class Piped(Stage):
+    """A store that can be asked for many keys at once, of which one may be `broken`."""
+
+    def __init__(self, inner: Store | None = None) -> None:
+        super().__init__(inner)
+        self.together: list[int] = []
+        self.before_many: Callable[[], None] = nothing
+        self.broken = ""
+
+    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
+        self.together.append(len(asks))
+        self.before_many()
+        return [BucketUnavailable("broken") if each[0] == self.broken else self.take(*each) for each in asks]
 
 
 def until(fact: Callable[[], bool]) -> None:

@@ -10,7 +10,6 @@ import pytest
 from batchlimit import Quota, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
-from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.keyspace import several
 from batchlimit.keyspace.several import FromMemory
 from batchlimit.reservoir.denial_cache import NO_DENIALS
@@ -18,7 +17,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry
 from batchlimit.sync.waiting_thread import AcquireAll
 from tests.sync.interrupter import Interrupter, lines_interrupted
-from tests.sync.stage import DEADLINE, Clock, Gate, Stage, away, nothing, start, together
+from tests.sync.stage import DEADLINE, Clock, Gate, Piped, away, nothing, start, together
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
@@ -29,23 +28,9 @@ RULES = [
 ]
 
 
-class Piped(Stage):
-    """Buckets that can be asked for together."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(MemoryStore(clock))
-        self.together: list[int] = []
-        self.before_many = nothing
-
-    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
-        self.together.append(len(asks))
-        self.before_many()
-        return [self.take(*each) for each in asks]
-
-
 @pytest.fixture
 def stage(clock: Clock) -> Piped:
-    return Piped(clock)
+    return Piped(MemoryStore(clock))
 
 
 @pytest.fixture
@@ -117,7 +102,7 @@ def test_a_store_that_fails_charges_nothing_and_the_same_is_asked_again(stage: P
 
 def _interrupted(n: int) -> bool:
     clock = Clock()
-    limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(1), clock=clock)
+    limiter = RateLimiter(Piped(MemoryStore(clock)), TEN, sizer=FixedBatch(1), clock=clock)
     interrupter = Interrupter(n, *RULES, under_lock=True)
     if not start(lambda: interrupter.run(lambda: limiter.acquire_all(dict.fromkeys(THREE, 4)))).result(DEADLINE):
         return False
@@ -195,7 +180,7 @@ def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
 
 def _interrupted_hit(n: int) -> bool:
     clock = Clock()
-    limiter = RateLimiter(Piped(clock), TEN, sizer=FixedBatch(10), clock=clock)
+    limiter = RateLimiter(Piped(MemoryStore(clock)), TEN, sizer=FixedBatch(10), clock=clock)
     limiter.acquire_all(dict.fromkeys(THREE, 1))
     interrupter = Interrupter(n, "keyspace/several", *RULES, under_lock=True)
     if not start(lambda: interrupter.run(lambda: limiter.decide_all(dict.fromkeys(THREE, 2)))).result(DEADLINE):

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 from types import SimpleNamespace
 
@@ -10,8 +10,6 @@ import pytest
 
 from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
-from batchlimit.bucket.messages import Ask, Grant
-from batchlimit.errors import BucketUnavailable
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
@@ -23,25 +21,10 @@ from batchlimit.sync.guarded_store import GuardedStore
 from batchlimit.sync.key_entry import KeyEntry
 from batchlimit.sync.refresher import Refresher
 from tests.reservoir.world import NoRules
-from tests.sync.stage import KEY, Clock, Stage, nothing, until
+from tests.sync.stage import KEY, Clock, Piped, Stage, nothing, until
 
 TEN = Quota(100.0, 1000)
 KEYS = [f"k{i}" for i in range(40)]
-
-
-class Piped(Stage):
-    """A store that can be asked for many keys at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.together: list[int] = []
-        self.before_many: Callable[[], None] = nothing
-        self.broken = ""
-
-    def take_many(self, asks: Sequence[tuple[str, Quota, Ask]]) -> list[Grant | StoreUnavailable]:
-        self.together.append(len(asks))
-        self.before_many()
-        return [BucketUnavailable("broken") if each[0] == self.broken else self.take(*each) for each in asks]
 
 
 @pytest.fixture

@@ -14,25 +14,13 @@ from batchlimit import (
     Queue,
     RateLimiter,
 )
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Sample
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter
 from batchlimit.laws import Fixed
 from batchlimit.testing import FrozenLimits, frozen_limits
+from tests.recording import Recording
 from tests.sync.stage import start, until
 
 QUEUE = Queue(10, max_wait=60.0)
-
-
-class Heard:
-    """A law that keeps what it was told."""
-
-    limit = 1
-
-    def __init__(self) -> None:
-        self.samples: list[Sample] = []
-
-    def update(self, sample: Sample) -> int:
-        self.samples.append(sample)
-        return 1
 
 
 @pytest.mark.parametrize(("timeout", "waited"), [(5.0, 5.0), (None, 60.0), (3600.0, 60.0), (0.0, 0.0), (1e-9, 0.0)])
@@ -97,7 +85,7 @@ def test_tasks_that_can_go_on_do_so_before_the_clock_is_moved(frozen_limits: Fro
 
 
 def test_what_passes_within_a_call_is_how_long_it_took(frozen_limits: FrozenLimits) -> None:
-    law = Heard()
+    law = Recording(1)
     limiter = ConcurrencyLimiter(law)
     with limiter.acquire():
         frozen_limits.advance("3s")
@@ -144,7 +132,7 @@ async def test_several_keys_of_a_task_have_one_timeout(frozen_limits: FrozenLimi
 
 
 def test_time_goes_on_from_where_it_was_and_never_back() -> None:
-    law = Heard()
+    law = Recording(1)
     limiter = ConcurrencyLimiter(law)
     for _ in range(3):
         limiter.acquire().success()
@@ -159,7 +147,7 @@ def test_time_goes_on_from_where_it_was_and_never_back() -> None:
 
 
 def test_a_call_that_began_before_and_one_that_ends_after_take_no_time_below_0() -> None:
-    law = Heard()
+    law = Recording(1)
     limiter = ConcurrencyLimiter(law)
     before = limiter.acquire()
     with frozen_limits() as limits:
