@@ -81,7 +81,8 @@ class RateLimited(Retry, BatchLimitError):
             self.decision = decision
 
     def __str__(self) -> str:
-        return f"{shown(self.key)} is over its quota; retry after {self.retry_after:.3f} s"
+        when = f"retry after {self.retry_after:.3f} s" if self.retry_after < math.inf else "no later call will fit"
+        return f"{shown(self.key)} is over its quota; {when}"
 
 
 class Unfit(RateLimited):

@@ -117,6 +117,8 @@ def _is_being_decorated(function: object) -> bool:
 
 def the_function(given: tuple[Callable[P, R], ...], named: Mapping[str, object]) -> Callable[P, R]:
     """Return the function that a limit decorates; TypeError for the arguments of one that was taken for the key."""
+    if len(given) == 1 and isinstance(given[0], classmethod):
+        raise TypeError("@classmethod stands above a limit, and not below it")
     if len(given) != 1 or named or not callable(given[0]):
         raise TypeError(f"a limit is called with the function that it limits, and nothing else: {_WITH_A_KEY}")
     return given[0]

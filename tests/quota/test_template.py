@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.quota.template import Template
+from batchlimit.quota.template import Template, the_function
 
 
 class Request:
@@ -105,3 +105,8 @@ def test_a_block_has_no_arguments() -> None:
     for template in (Template("{user}", 1), Template(lambda: "k", 1), Template("k", lambda: 1)):
         with pytest.raises(ValueError, match="needs a function's arguments: use it as a decorator"):
             template.alone()
+
+
+def test_a_limit_above_classmethod_is_told_where_to_stand() -> None:
+    with pytest.raises(TypeError, match="@classmethod stands above a limit"):
+        the_function((classmethod(search),), {})  # type: ignore[arg-type]
