@@ -49,7 +49,7 @@ def get(
             show(row, output)
         elif not row.pop("has_bucket"):
             why = (
-                "no key has this name; `top` filters by patterns"
+                "full, or never used: a pattern is no key, and `top` filters by patterns"
                 if is_pattern(key)
                 else "it is full, or was never used"
             )

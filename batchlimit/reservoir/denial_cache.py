@@ -25,6 +25,8 @@ Each was late by a round trip and by its timer (simulated, 0.3 ms away)."""
 PLENTY = 0.2
 """The longest pace, as a part of the refill time: so `learned` finds no dry spell after what leaves more. To find that
 takes three times as long as to look at this."""
+_TIGHT = 15
+"""A smaller burst loses what flows in while an instance pauses: nobody pauses there for a token or two."""
 _ROUNDED = 2e-6
 """Seconds by which a bucket rounds its waits up, at the most."""
 MOMENT = 0.01
@@ -94,8 +96,8 @@ class DenialCache(NamedTuple):
             return denied.until_asked(fetch, grant, quota, shortest, now)
         # Where leased tokens fill the bucket, only the next ask makes room for the flow.
         has_room = grant.level + grant.kept + grant.granted + flow <= quota.largest_cost
-        if grant.level < flow >= 3.0 and grant.granted < demand * pace and has_room:
-            # where less than three are refilled meanwhile, only a refusal tells when there is one
+        if grant.level < flow >= 2.0 + (quota.largest_cost < _TIGHT) and grant.granted < demand * pace and has_room:
+            # where fewer are refilled meanwhile, only a refusal tells when there is one
             large = flow if fetch.ask.need else 2.0  # what is fetched ahead, nobody was told to come back for
             return cls.dry(pace, 1, now, large_cost=large)
         return NO_DENIALS
@@ -107,7 +109,8 @@ class DenialCache(NamedTuple):
         lost to the rate. One that travels faster comes too early, and is sent again. With a dry spell from the answer
         on, 1 ms away, 100/s burst 1 admitted 89 % of what a plain bucket did (simulated).
         """
-        pace = shortest if shortest * fastest_rate(quota) >= 2.0 else 0.0  # else there is an ask a token at most
+        refilled = shortest * fastest_rate(quota)  # where it is less there is an ask a token at most
+        pace = shortest if refilled >= 1.0 + (quota.largest_cost < _TIGHT) else 0.0
         soonest, due = now + pace, fetch.sent + grant.retry_after - _ROUNDED
         return self._replace(dry_until=max(soonest, min(self.dry_until, due)))
 

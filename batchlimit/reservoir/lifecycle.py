@@ -214,8 +214,6 @@ class Lifecycle:
             state.overdraft.forget()
         held = state.lease.take_all()
         tokens = 0 if state.lease.borrowed else held
-        if state.lease.may_count_as_spent:  # then they come back as a refund alone, which is right where it does not
-            tokens, self._requests.refunds = 0, self._requests.refunds + tokens
         return self._requests.give_back(tokens, waiter) if tokens or self._requests.refunds else None
 
     def pause(self, seconds: float, now: float, waiter: Waiter) -> GiveBack | None:

@@ -123,19 +123,20 @@ class RedisStore(BaseRedisStore):
         return read(self._talk(transport, transport.run, name, (bucket,), arguments))
 
     def _talk(self, transport: Transport, run: Callable[[*Ts], T], *args: *Ts) -> T:
-        handled = sys.exception()
+        handled, is_told = sys.exception(), False
         try:
             try:
                 return run(*args)
             except FAILURES as error:
                 if self._connect is not None:
                     transport.reset_after(error)
+                is_told = True
                 raise failure(error, transport.address, handled) from error
-        except (NeedsConnection, StoreUnavailable):
+        except NeedsConnection:
             raise
-        except BaseException as error:  # a signal handler raised at an unknown place, which may be the reset
+        except BaseException as error:  # mostly a signal handler raised at an unknown place, which may be the reset
             untraced(error, handled)
-            if self._connect is not None and self._transport is transport:
+            if not is_told and self._connect is not None and self._transport is transport:
                 self._transport = self._connect()  # a connection may have the unread reply of this call
             raise
 

@@ -318,7 +318,7 @@ def test_get_shows_a_bucket_and_who_leases_from_it(run: Run, valkey_store: Redis
     assert "one" in run("get", "search:ann").stdout
     assert json.loads(run("get", "never used", "-o", "json").stdout)["has_bucket"] is False
     assert "none: it is full" in run("get", "never used").stdout
-    assert "none: no key has this name" in run("get", "search:*").stdout
+    assert "a pattern is no key" in run("get", "search:*").stdout
 
 
 _COMPLETED = [("batchlimit set search:* 20/s --dr", ["--dry-run"])]

@@ -296,9 +296,9 @@ def counted_as_spent(sizer: BatchSizer = WAITERS_ONLY) -> Entry:
     return entry
 
 
-def test_tokens_that_the_bucket_counts_as_spent_go_back_as_a_refund() -> None:
-    """As returned ones it would take none of them, for it knows of none here."""
-    assert counted_as_spent().reservoir.lifecycle.drain() == GiveBack("a", 2, tokens=0, refund=2)
+def test_tokens_that_the_bucket_may_count_as_spent_go_back_as_unspent() -> None:
+    """It takes them for so long as no other answer followed; as a refund it would take them after their lease too."""
+    assert counted_as_spent().reservoir.lifecycle.drain() == GiveBack("a", 2, tokens=2, refund=0)
 
 
 def test_a_renewal_gives_none_of_them_back_which_its_answer_does() -> None:

@@ -307,3 +307,18 @@ def _named(server: Server, name: str) -> str:
 
 def _connections(client: redis.Redis, name: str) -> list[dict[str, str]]:
     return [each for each in client.client_list() if each["name"] == name]
+
+
+def test_what_a_handler_raised_by_another_limiter_replaces_the_client_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of its pooled connections may have the unread reply of the call that was interrupted."""
+    store = RedisStore.from_url("redis+cluster://127.0.0.1:1")
+    transport = store._transport
+
+    def interrupted(*_: object) -> None:
+        raise StoreUnavailable("of another store")
+
+    monkeypatch.setattr(transport, "run", interrupted)
+    with pytest.raises(StoreUnavailable, match="of another store"):
+        store.peek("k", Quota(1.0, 1))
+    assert store._transport is not transport
+    store.close()
