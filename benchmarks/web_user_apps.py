@@ -39,8 +39,12 @@ def _ours_on_fastapi(rules: int) -> Any:
     from batchlimit.integrations.fastapi import add_rate_limits
 
     app = _fastapi()
-    who: Callable[[Any], Any] = lambda scope: {"user": dict(scope["headers"])[b"x-user"].decode()}  # noqa: E731
-    add_rate_limits(app, STORE, rules=_rules(rules), identify=who)
+    add_rate_limits(
+        app,
+        STORE,
+        rules=_rules(rules),
+        identify=lambda scope: {"user": dict(scope["headers"])[b"x-user"].decode()},
+    )
     return app
 
 
@@ -91,11 +95,11 @@ def _item() -> str:
     return "ok"
 
 
-def _flask(view: Any = _item) -> Any:
+def _flask() -> Any:
     from flask import Flask
 
     app = Flask("benchmark")
-    app.add_url_rule("/item", view_func=view)
+    app.add_url_rule("/item", view_func=_item)
     return app
 
 
@@ -126,12 +130,10 @@ def _django(view: Callable[[], Any] | None = None, **options: Any) -> Any:
     from django.http import HttpResponse
     from django.urls import path
 
-    urls: list[Any] = []
     caches = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": STORE}}
-    settings.configure(SECRET_KEY="s", ALLOWED_HOSTS=["*"], ROOT_URLCONF=tuple(urls), CACHES=caches, **options)
+    settings.configure(SECRET_KEY="s", ALLOWED_HOSTS=["*"], CACHES=caches, **options)
     django.setup()
-    urls.append(path("item", view() if view else lambda _request: HttpResponse("ok")))
-    settings.ROOT_URLCONF = tuple(urls)
+    settings.ROOT_URLCONF = (path("item", view() if view else lambda _request: HttpResponse("ok")),)
     return get_wsgi_application()
 
 

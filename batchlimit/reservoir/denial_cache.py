@@ -26,7 +26,7 @@ PLENTY = 0.2
 """The longest pace, as a part of the refill time: so `learned` finds no dry spell after what leaves more. To find that
 takes three times as long as to look at this."""
 _TIGHT = 15
-"""A smaller burst loses what flows in while an instance pauses: nobody pauses there for a token or two."""
+"""At a smaller burst an instance does not pause for a token or two: the bucket would fill meanwhile, and lose them."""
 _ROUNDED = 2e-6
 """Seconds by which a bucket rounds its waits up, at the most."""
 MOMENT = 0.01

@@ -266,7 +266,7 @@ def _receive_and_cancel(receive: Callable[[bytes], None], call: "asyncio.Task[Le
 
 
 async def asked_thrice(store: Any) -> tuple[Any, list[Any]]:
-    """Return a connection that the tests alone feed, and three answers; a signal comes amid the taking of the first."""
+    """Return a connection that the tests alone feed, and three answers; a signal comes while it takes the first."""
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
