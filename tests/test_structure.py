@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_945,
-    "functions": 3_388,
+    "lines": 46_901,
+    "functions": 3_384,
     "files": 295,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

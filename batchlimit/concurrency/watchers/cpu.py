@@ -3,21 +3,20 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.watcher import of_shares
+from batchlimit.concurrency.watchers.watcher import Counted, ShareThreshold
 from batchlimit.errors import WatcherUnavailable
 
 
-def throttling_of(group: Group) -> tuple[int, int, float] | None:
-    """Return a group's periods, those in which it was held back, and the seconds of that; None: it counts nothing."""
+def throttling_of(group: Group) -> Counted | None:
+    """Return in how many of a group's periods it was held back, and for how long; None: it counts nothing."""
     told = group.table("cpu.stat") if group.has("cpu.stat") else {}
     if "nr_periods" not in told:
         return None
     # Version 1 counts nanoseconds, version 2 microseconds.
     seconds = told["throttled_time"] / 1e9 if group.version == 1 else told["throttled_usec"] / 1e6
-    return told["nr_periods"], told["nr_throttled"], seconds
+    return Counted(told["nr_throttled"], told["nr_periods"], seconds=seconds)
 
 
 class ThrottlingWatcher:
@@ -44,7 +43,7 @@ class ThrottlingWatcher:
         ...     watchers = []
     """
 
-    __slots__ = ("_before", "_groups", "_threshold", "name")
+    __slots__ = ("_groups", "_threshold", "name")
 
     def __init__(
         self,
@@ -56,9 +55,8 @@ class ThrottlingWatcher:
         proc: Path = PROC,
     ) -> None:
         self.name = "cpu" if group is None else f"cpu {group}"
-        self._threshold = of_shares(threshold, low)
+        self._threshold = ShareThreshold(threshold, low)
         self._groups = tuple(each for each in groups_of("cpu", group, root, proc) if throttling_of(each) is not None)
-        self._before: dict[Group, tuple[int, int, float]] = {}
         if not self._groups:
             whose = "of this process" if group is None else repr(group)
             raise WatcherUnavailable(f"no control group {whose} under {root} counts periods in its cpu.stat")
@@ -68,20 +66,10 @@ class ThrottlingWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if groups were held back too often since the last poll."""
-        news = list[tuple[float, int, float]]()
-        for group in self._groups:
-            if (now := throttling_of(group)) is not None:
-                before, self._before[group] = self._before.get(group, now), now
-                periods, throttled, seconds = now[0] - before[0], now[1] - before[1], now[2] - before[2]
-                if periods > 0 and throttled >= 0:  # else nothing came, or the counts began anew
-                    news.append((throttled / periods, periods, seconds))
-        if not news:
-            self._threshold.forget()
+        seen = {str(each.path): now for each in self._groups if (now := throttling_of(each)) is not None}
+        if (worst := self._threshold.worst(seen)) is None:
             return None
-        share, periods, seconds = max(news)
-        if not self._threshold.update(share):
-            return None
-        return f"cpu throttled in {share:.2f} of {periods} periods, for {seconds:.1f} s"
+        return f"cpu throttled in {worst[0]:.2f} of {worst[2]} periods, for {worst[3]:.1f} s"
 
 
 _IDLE = (3, 4)
@@ -104,14 +92,6 @@ def quota_of(group: Group) -> float | None:
         return None
     most, period = " ".join((group.path / each).read_text() for each in files).split()
     return None if most in ("max", "-1") else int(most) / int(period)
-
-
-class ProcessorTimes(NamedTuple):
-    """What processors did so far, in one unit of time, and how many of them may be used at the same time."""
-
-    used: float
-    passed: float
-    at_once: float
 
 
 class ProcessorWatcher:
@@ -141,7 +121,7 @@ class ProcessorWatcher:
         ...     watchers = []
     """
 
-    __slots__ = ("_before", "_clock", "_groups", "_stat", "_threshold", "name")
+    __slots__ = ("_clock", "_groups", "_stat", "_threshold", "name")
 
     def __init__(
         self,
@@ -154,9 +134,8 @@ class ProcessorWatcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = "processors" if group is None else f"processors {group}"
-        self._threshold = of_shares(threshold, low)
+        self._threshold = ShareThreshold(threshold, low)
         self._clock, self._stat = clock, proc / "stat"
-        self._before: dict[str, ProcessorTimes] = {}
         quotas = groups_of("cpu", group, root, proc)
         usages = groups_of("cpuacct", group, root, proc) if quotas and quotas[0].version == 1 else quotas
         # From the root, since their paths may differ in depth; none without a quota, unless it was named.
@@ -172,32 +151,15 @@ class ProcessorWatcher:
         where = ", ".join(f"{usage.path}" for usage, _quota in self._groups) or "the machine"
         return f"<ProcessorWatcher of {where}: {self._threshold!r}>"
 
-    def _look(self) -> dict[str, ProcessorTimes]:
-        """Return the times of each group, by its path, or of the machine."""
-        now, lines, seen = self._clock(), self._stat.read_text().splitlines(), dict[str, ProcessorTimes]()
+    def poll(self) -> str | None:
+        """Return a reason to back off if too much was used since the last poll."""
+        now, lines, seen = self._clock(), self._stat.read_text().splitlines(), dict[str, Counted]()
         count = sum(line.startswith("cpu") for line in lines) - 1
         for usage, quota in self._groups:
             if (used := used_by(usage)) is None:
                 raise FileNotFoundError(f"the control group {usage.path} is gone")
-            seen[f"{usage.path}"] = ProcessorTimes(used, now, quota_of(quota) or count)
-        if seen:
-            return seen
+            seen[str(usage.path)] = Counted(used, now, quota_of(quota) or count)
         times = [int(each) for each in lines[0].split()[1 : 1 + _COUNTED]]
-        return {"the machine": ProcessorTimes(sum(times) - sum(times[each] for each in _IDLE), sum(times), 1.0)}
-
-    def poll(self) -> str | None:
-        """Return a reason to back off if too much was used since the last poll."""
-        seen, shares = self._look(), dict[str, float]()
-        for part, now in seen.items():
-            before = self._before.get(part, now)
-            passed, used = now.passed - before.passed, now.used - before.used
-            if passed > 0 and used >= 0:  # else no time has passed, or the counts began anew
-                shares[part] = used / (passed * now.at_once)
-        self._before = seen
-        if not shares:
-            self._threshold.forget()
-            return None
-        worst = max(shares, key=lambda part: shares[part])
-        if not self._threshold.update(shares[worst]):
-            return None
-        return f"{shares[worst]:.2f} of the processors of {worst} in use"
+        machine = Counted(sum(times) - sum(times[each] for each in _IDLE), sum(times))
+        worst = self._threshold.worst(seen or {"the machine": machine})
+        return None if worst is None else f"{worst[0]:.2f} of the processors of {worst[1]} in use"

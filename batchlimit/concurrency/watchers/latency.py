@@ -141,9 +141,14 @@ class LoopLagWatcher:
         if not self._runs():
             self._probe = None
             return None
-        probe = self._ask()
-        if probe is None:
-            return None
+        probe = self._probe  # the call that the loop still owes
+        if probe is None or probe.is_set():
+            self._probe, probe = None, _Probe(self._clock)
+            try:
+                self._loop.call_soon_threadsafe(probe)
+            except RuntimeError:  # it was closed just now
+                return None
+            self._probe = probe
         if not self._wait(probe, self._patience) and not self._runs():  # it ended, and owes nothing any more
             self._probe = None
             return None
@@ -151,16 +156,6 @@ class LoopLagWatcher:
         if not self._threshold.update(lag):
             return None
         return f"loop lagged for {lag:.3f} s" + ("" if probe.is_set() else " so far")
-
-    def _ask(self) -> _Probe | None:
-        """Return the call that the loop still owes, or a new one; None where it was closed just now."""
-        if self._probe is None or self._probe.is_set():
-            self._probe = _Probe(self._clock)
-            try:
-                self._loop.call_soon_threadsafe(self._probe)
-            except RuntimeError:
-                self._probe = None
-        return self._probe
 
     def _runs(self) -> bool:
         """Whether somebody turns the loop; a forked child has a loop that says so, but its parent does."""

@@ -7,12 +7,11 @@ that passed so.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
-from batchlimit.concurrency.watchers.watcher import of_shares
+from batchlimit.concurrency.watchers.watcher import Counted, ShareThreshold
 from batchlimit.errors import WatcherUnavailable
 
 Resource = Literal["cpu", "memory", "io"]
@@ -46,7 +45,7 @@ class PressureWatcher:
         ...     watchers = []
     """
 
-    __slots__ = ("_before", "_clock", "_file", "_kind", "_threshold", "name")
+    __slots__ = ("_clock", "_file", "_kind", "_threshold", "name")
 
     def __init__(
         self,
@@ -65,10 +64,8 @@ class PressureWatcher:
         if kind not in get_args(Kind):
             raise ValueError(f"a kind of pressure must be 'some' or 'full', not {kind!r}")
         self.name = f"pressure {resource} {kind}{'' if group is None else f' {group}'}"
-        self._threshold = of_shares(threshold, low)
-        self._clock = clock
-        self._kind = kind
-        self._before: tuple[float, float] | None = None
+        self._threshold = ShareThreshold(threshold, low)
+        self._clock, self._kind = clock, kind
         files = [each.path / f"{resource}.pressure" for each in groups_of("", group, root, proc)[:1]]
         for file in files if group is not None else [*files, proc / "pressure" / resource]:
             try:
@@ -86,13 +83,9 @@ class PressureWatcher:
 
     def poll(self) -> str | None:
         """Return a reason to back off if tasks stood still for too long since the last poll."""
-        now = self._clock(), _stalled(self._file, self._kind)
-        before, self._before = self._before, now
-        if before is None or now[0] <= before[0]:
-            return None
-        seconds = now[0] - before[0]
-        share = (now[1] - before[1]) / seconds  # less than 0, so no event, where the totals began anew
-        return f"{self.name} for {share:.2f} of {seconds:.1f} s" if self._threshold.update(share) else None
+        now = self._clock()
+        worst = self._threshold.worst({self.name: Counted(_stalled(self._file, self._kind), now)})
+        return None if worst is None else f"{self.name} for {worst[0]:.2f} of {worst[2]:.1f} s"
 
 
 def _stalled(file: Path, kind: Kind) -> float:
@@ -110,39 +103,28 @@ _LIMITS = {1: ("memory.limit_in_bytes",), 2: ("memory.max", "memory.high")}  # b
 _IDLE = {1: "total_inactive_file", 2: "inactive_file"}  # unread files, which the kernel drops before anyone starves
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUsage:
-    """Memory that is not free, and could not be in a moment; both in bytes."""
-
-    used: int
-    limit: int
-
-    def __str__(self) -> str:
-        return f"{self.share:.2f} of {self.limit / 2**20:.0f} MiB"
-
-    @property
-    def share(self) -> float:
-        """How much of the limit is used; 1: there is no more."""
-        return self.used / self.limit if self.limit > 0 else 1.0
+Usage = tuple[float, int]
+"""Which share of a limit is used of memory that is not free, and could not be in a moment; and the limit (bytes)."""
 
 
-def of_group(group: Group) -> MemoryUsage | None:
+def of_group(group: Group) -> Usage | None:
     """Return the use of a group, with all groups in it; None where it has no limit."""
-    limits = [each for each in map(group.number, _LIMITS[group.version]) if each is not None]
+    limit = min((each for each in map(group.number, _LIMITS[group.version]) if each is not None), default=None)
     used = group.number(USED[group.version])
-    if not limits or used is None:
+    if limit is None or used is None:
         return None
-    return MemoryUsage(max(0, used - group.table("memory.stat")[_IDLE[group.version]]), min(limits))
+    used -= group.table("memory.stat")[_IDLE[group.version]]
+    return max(0, used) / limit if limit > 0 else 1.0, limit
 
 
-def of_machine(proc: Path) -> MemoryUsage | None:
+def of_machine(proc: Path) -> Usage | None:
     """Return the use of the whole machine; None where it does not tell."""
     try:
         lines = (proc / "meminfo").read_text().splitlines()
     except FileNotFoundError:
         return None
     kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-    return MemoryUsage(1024 * (kib["MemTotal"] - kib["MemAvailable"]), 1024 * kib["MemTotal"])
+    return (kib["MemTotal"] - kib["MemAvailable"]) / kib["MemTotal"], 1024 * kib["MemTotal"]
 
 
 _RELIEF = 0.95
@@ -190,7 +172,7 @@ class MemoryWatcher:
         proc: Path = PROC,
     ) -> None:
         self.name = "memory" if group is None else f"memory {group}"
-        self._threshold = of_shares(threshold, low, _RELIEF)
+        self._threshold = ShareThreshold(threshold, low, _RELIEF)
         self._groups = tuple(each for each in groups_of("memory", group, root, proc) if each.has(USED[each.version]))
         self._proc = proc if group is None else None
         self._shortages: int | None = None
@@ -208,15 +190,15 @@ class MemoryWatcher:
         machine = None if self._proc is None else of_machine(self._proc)
         usages = [each for each in map(of_group, self._groups) if each is not None]
         if machine is not None:
-            usages = [each for each in usages if each.limit < machine.limit] or [machine]
-        usage = max(usages, key=lambda usage: usage.share, default=None)
-        ran_out = False
+            usages = [each for each in usages if each[1] < machine[1]] or [machine]
+        share, limit = max(usages, default=(0.0, 0))
+        now, ran_out = f"{share:.2f} of {limit / 2**20:.0f} MiB", False
         if self._groups:
             own = self._groups[0]  # the others count what befell groups beside ours, too
             told = own.table("memory.oom_control" if own.version == 1 else "memory.events")
             before, self._shortages = self._shortages, told.get("oom", 0) + told.get("oom_kill", 0)
             ran_out = told.get("under_oom", 0) > 0 or (before is not None and self._shortages > before)
-        full = usage is not None and self._threshold.update(usage.share)  # each time: it remembers what it saw
+        full = bool(usages) and self._threshold.update(share)  # each time: it remembers what it saw
         if ran_out:
-            return f"memory ran out, now {usage}" if usage is not None else "memory ran out"
-        return f"memory {usage}" if full else None
+            return f"memory ran out, now {now}" if usages else "memory ran out"
+        return f"memory {now}" if full else None

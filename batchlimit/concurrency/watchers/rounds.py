@@ -1,15 +1,88 @@
 """Polls all watchers of a limiter once a period, in the background."""
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 
 from batchlimit.base.forks import Forkables
 from batchlimit.base.setting import between
 from batchlimit.concurrency.statistics import WatcherStatistics
-from batchlimit.concurrency.watchers.watcher import Polled, Watcher
+from batchlimit.concurrency.watchers.watcher import Watcher
 from batchlimit.events import log_event
+
+_TIMEOUTS = 5
+"""So many timeouts of a watcher in a row are a reason to back off, as in Gitaly's adaptive limits: a machine that hangs
+cannot say so."""
+
+
+class Polled:
+    """What a round does with one watcher: `ask` when it begins, `answer` when it ends. For one thread at a time."""
+
+    __slots__ = ("_asked", "_errors", "_events", "_in_a_row", "_poll", "_polls", "_timeouts", "_watcher")
+
+    def __init__(self, watcher: Watcher) -> None:
+        given: object = watcher
+        if isinstance(given, type) or not isinstance(given, Watcher):
+            raise TypeError(f"a watcher must have a name and a poll(), like MemoryWatcher(), not {given!r}")
+        self._watcher = watcher
+        self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
+        self._poll: Future[str | None] | None = None
+        self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the round waits for it; for one that hangs since an earlier round nobody waits again."""
+        return self._asked and self._poll is not None and not self._poll.done()
+
+    def ask(self, ring: Callable[[], None]) -> None:
+        """Poll the watcher, unless a poll of it still hangs. An answer that came after its round is thrown away."""
+        self._asked = self._poll is None or self._poll.done()
+        if not self._asked:
+            return
+        self._polls += 1
+        self._poll = answer = Future[str | None]()
+
+        def poll() -> None:
+            try:
+                event: object = self._watcher.poll()
+                if event is not None and not isinstance(event, str):
+                    raise TypeError(f"poll() must return a text or None, not {event!r}")
+                answer.set_result(event)
+            except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
+                answer.set_exception(error)
+            finally:
+                ring()
+
+        try:  # in a thread of its own: if it hangs, nothing else hangs
+            threading.Thread(target=poll, name="batchlimit-watcher", daemon=True).start()
+        except RuntimeError as error:
+            answer.set_exception(error)
+
+    def answer(self) -> str | None:
+        """Return what the watcher makes of this round: a reason to back off, or None."""
+        poll, event = self._poll, None
+        if poll is None or not self._asked or not poll.done():
+            self._timeouts += 1
+            self._in_a_row += 1
+            if self._in_a_row >= _TIMEOUTS:
+                self._in_a_row, event = 0, f"{self._watcher.name} has not answered for {_TIMEOUTS} periods"
+        else:
+            self._in_a_row, error = 0, poll.exception()
+            if error is None:
+                event = poll.result()
+            else:
+                self._errors += 1
+                level, name = logging.WARNING if self._errors == 1 else logging.DEBUG, self._watcher.name
+                message = "watcher %s failed, which counts as nothing seen: %r"
+                log_event("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
+        self._events += event is not None
+        return event
+
+    def statistics(self) -> WatcherStatistics:
+        return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
 
 
 class Rounds:
@@ -124,7 +197,7 @@ class Rounds:
         self._bell = threading.Event()
         self._starting = threading.Lock()
         for each in self._watched:
-            each.forget()
+            each._poll, each._asked = None, False
         if begun:
             self.start()
 

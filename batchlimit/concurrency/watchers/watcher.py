@@ -1,15 +1,10 @@
-"""What a watcher is, and how the rounds poll it: its polls, its answers and its statistics."""
+"""What a watcher is, and when a value is too high."""
 
-import logging
 import math
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from batchlimit.base.setting import between
-from batchlimit.concurrency.statistics import WatcherStatistics
-from batchlimit.events import log_event
 
 
 @runtime_checkable
@@ -40,83 +35,6 @@ class Watcher(Protocol):
         Returns:
             A reason to back off, with its figures; None if all is well, or if there is nothing to tell by.
         """
-
-
-_TIMEOUTS = 5
-"""So many timeouts of a watcher in a row are a reason to back off, as in Gitaly's adaptive limits: a machine that hangs
-cannot say so."""
-
-
-class Polled:
-    """What a round does with one watcher: `ask` when it begins, `answer` when it ends. For one thread at a time."""
-
-    __slots__ = ("_asked", "_errors", "_events", "_in_a_row", "_poll", "_polls", "_timeouts", "_watcher")
-
-    def __init__(self, watcher: Watcher) -> None:
-        given: object = watcher
-        if isinstance(given, type) or not isinstance(given, Watcher):
-            raise TypeError(f"a watcher must have a name and a poll(), like MemoryWatcher(), not {given!r}")
-        self._watcher = watcher
-        self._polls = self._events = self._errors = self._timeouts = self._in_a_row = 0
-        self._poll: Future[str | None] | None = None
-        self._asked = False  # whether the poll is this round's, and not one that hangs since an earlier one
-
-    @property
-    def awaited(self) -> bool:
-        """Whether the round waits for it; for one that hangs since an earlier round nobody waits again."""
-        return self._asked and self._poll is not None and not self._poll.done()
-
-    def ask(self, ring: Callable[[], None]) -> None:
-        """Poll the watcher, unless a poll of it still hangs. An answer that came after its round is thrown away."""
-        self._asked = self._poll is None or self._poll.done()
-        if not self._asked:
-            return
-        self._polls += 1
-        self._poll = answer = Future[str | None]()
-
-        def poll() -> None:
-            try:
-                event: object = self._watcher.poll()
-                if event is not None and not isinstance(event, str):
-                    raise TypeError(f"poll() must return a text or None, not {event!r}")
-                answer.set_result(event)
-            except BaseException as error:  # noqa: BLE001 - there is nobody to raise it to; the round counts it
-                answer.set_exception(error)
-            finally:
-                ring()
-
-        try:  # in a thread of its own: if it hangs, nothing else hangs
-            threading.Thread(target=poll, name="batchlimit-watcher", daemon=True).start()
-        except RuntimeError as error:
-            answer.set_exception(error)
-
-    def answer(self) -> str | None:
-        """Return what the watcher makes of this round: a reason to back off, or None."""
-        poll, event = self._poll, None
-        if poll is None or not self._asked or not poll.done():
-            self._timeouts += 1
-            self._in_a_row += 1
-            if self._in_a_row >= _TIMEOUTS:
-                self._in_a_row, event = 0, f"{self._watcher.name} has not answered for {_TIMEOUTS} periods"
-        else:
-            self._in_a_row, error = 0, poll.exception()
-            if error is None:
-                event = poll.result()
-            else:
-                self._errors += 1
-                level, name = logging.WARNING if self._errors == 1 else logging.DEBUG, self._watcher.name
-                message = "watcher %s failed, which counts as nothing seen: %r"
-                log_event("watcher.failed", message, name, error, level=level, watcher=name, reason=repr(error))
-        self._events += event is not None
-        return event
-
-    def forget(self) -> None:
-        """In a forked child: the poll under way was another process's."""
-        self._poll = None
-        self._asked = False
-
-    def statistics(self) -> WatcherStatistics:
-        return WatcherStatistics(self._watcher.name, self._polls, self._events, self._errors, self._timeouts)
 
 
 class Threshold:
@@ -168,7 +86,33 @@ class Threshold:
         self.exceeded = False
 
 
-def of_shares(threshold: object, low: object, relief: float = 1.0) -> Threshold:
-    """Return a threshold between shares of a whole; without `low` it is left below `relief` of the threshold."""
-    high = between("threshold", threshold, 0.0, 1.0, "(]")
-    return Threshold(high, relief * high if low is None else between("low", low, 0.0, 1.0, "(]"))
+class Counted(NamedTuple):
+    """What was counted so far of a part of the machine."""
+
+    used: float
+    passed: float  # what is told is the share of this that was used
+    at_once: float = 1.0  # as many may be used at the same time
+    seconds: float = 0.0  # that tasks were held back
+
+
+class ShareThreshold(Threshold):
+    """A threshold between shares of a whole; without `low` it is left below `relief` of the threshold."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, threshold: object, low: object, relief: float = 1.0) -> None:
+        high = between("threshold", threshold, 0.0, 1.0, "(]")
+        super().__init__(high, relief * high if low is None else between("low", low, 0.0, 1.0, "(]"))
+        self._before: Mapping[str, Counted] = {}
+
+    def worst(self, seen: Mapping[str, Counted]) -> tuple[float, str, float, float] | None:
+        """Return the largest share since the last look if it is too high, with its part, what passed, and seconds."""
+        news = list[tuple[float, str, float, float]]()
+        for part, now in seen.items():
+            before = self._before.get(part, now)
+            passed, used = now.passed - before.passed, now.used - before.used
+            if passed > 0 and used >= 0:  # else nothing came, or the counts began anew
+                news.append((used / (passed * now.at_once), part, passed, now.seconds - before.seconds))
+        self._before = seen
+        found = max(news, default=(0.0, "", 0.0, 0.0))  # of nothing: it is low until it is known again
+        return found if self.update(found[0]) else None

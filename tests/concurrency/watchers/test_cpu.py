@@ -74,7 +74,7 @@ def test_the_time_is_told_in_seconds_whatever_the_version_counts(machine: Machin
 def test_both_versions_tell_the_same(tmp_path: Path) -> None:
     for version in (1, 2):
         stat(tmp_path, version, 10, 5, 2.5)
-        assert throttling_of(Group(tmp_path, version)) == (10, 5, 2.5)
+        assert throttling_of(Group(tmp_path, version)) == (5, 10, 1.0, 2.5)
 
 
 def test_no_new_periods_tell_nothing(machine: Machine) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from batchlimit.concurrency import WatcherStatistics
 from batchlimit.concurrency.watchers import MemoryWatcher, Rounds, Watcher
-from batchlimit.concurrency.watchers.watcher import Polled
+from batchlimit.concurrency.watchers.rounds import Polled
 
 Events = tuple[str, ...]
 
