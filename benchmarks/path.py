@@ -35,9 +35,9 @@ UNUSED, IN_USE = "a miss, the key not in use", "a miss, the key in use"
 PERMIT = "a permit"
 THREADS, TASKS, WEB = "threads", "tasks", "FastAPI"
 AT_MOST = {
-    (THREADS, UNUSED): (18, 51),
+    (THREADS, UNUSED): (12, 45),
     (THREADS, IN_USE): (20, 102),
-    (TASKS, UNUSED): (18, 43),
+    (TASKS, UNUSED): (12, 40),
     (TASKS, IN_USE): (20, 105),
     (THREADS, PERMIT): (4, 10),
     (TASKS, PERMIT): (4, 10),

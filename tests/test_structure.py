@@ -19,12 +19,12 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_901,
-    "functions": 3_384,
-    "files": 295,
+    "lines": 46_857,
+    "functions": 3_381,
+    "files": 293,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
-    "lines of tests/": 84_427,
+    "lines of tests/": 84_435,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
 

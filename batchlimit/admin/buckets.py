@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import redis
 
+from batchlimit.base.key import check_key, stored
 from batchlimit.bucket.state import BucketState, read_bucket
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.override import FOR_ALL, Override, check_line, is_pattern, literal_start
 from batchlimit.quota.overrides.overrides import Overrides
 from batchlimit.quota.quota import Quota

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from batchlimit.base.key import MOST_URGENT, Costs, check_costs
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import of_kind
 from batchlimit.base.steps import Steps
@@ -15,7 +16,6 @@ from batchlimit.concurrency.limiter import ConcurrencyLimiter
 from batchlimit.concurrency.permit import HELD, BasePermit
 from batchlimit.errors import BatchLimitError, ConcurrencyLimited, RateLimited
 from batchlimit.keyspace.reservation import not_refunded
-from batchlimit.quota.key import MOST_URGENT, Costs, check_costs
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.shared.permit import BaseSharedPermit
 

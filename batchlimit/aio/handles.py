@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from batchlimit.aio.awaitable import Answer
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.base.decision import Decision
+from batchlimit.base.key import place_of, stored
 from batchlimit.base.redaction import shown
 from batchlimit.keyspace.reservation import AsyncReservation, OnError
-from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.template import TemplateLimit, is_coroutine_function
 from batchlimit.reservoir.tokens import ONE
 

@@ -13,15 +13,15 @@ from batchlimit.aio.handles import AsyncKeyHandle, AsyncLimit
 from batchlimit.aio.key_entry import KeyEntry
 from batchlimit.aio.registry import Registry
 from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.key import Costs, check_cost, check_key, check_priority
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.keyspace.key_spend import Settled
 from batchlimit.keyspace.reservation import AsyncJointReservation, AsyncReservation, OnError, estimated, fitting
-from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
+from batchlimit.keyspace.spending import Settled
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.tokens import ONE
@@ -242,7 +242,8 @@ class AsyncRateLimiter(
         """Admit or refuse a call, from memory or after waiting; raises what went wrong."""
         registry = self._registry
         while True:
-            registry.settle_in()
+            if asyncio.get_running_loop() is not registry.loop or registry.thread != get_ident():
+                registry.settle_in()
             if (key.__class__ is not str or key not in registry.entries) and (
                 spent := await registry.spends.one(key, cost, until, priority)
             ) is not None:

@@ -15,6 +15,7 @@ from batchlimit.aio.spends import Spends
 from batchlimit.aio.waiting_task import AsyncAcquireAll
 from batchlimit.base.blocking import give_way
 from batchlimit.base.forks import Forkables
+from batchlimit.base.key import check_key
 from batchlimit.base.steps import drive
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import AT_ONCE
@@ -22,7 +23,6 @@ from batchlimit.errors import LimiterClosed
 from batchlimit.events import log_event, named
 from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry, RuleReader
 from batchlimit.keyspace.keyspace import Keyspace
-from batchlimit.quota.key import check_key
 from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir

@@ -15,14 +15,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from batchlimit.aio.guarded_store import CANCELLED
+from batchlimit.base.key import check_key
 from batchlimit.base.redaction import shown
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.bucket.messages import Groups, SpendReply
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.base_registry import CLOSED
-from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, of_each
-from batchlimit.keyspace.spending import Spending
-from batchlimit.quota.key import check_key
+from batchlimit.keyspace.spending import MESSAGE, KeySpend, Outcome, Settled, Spending, is_charged, of_each
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores.outage import uncounted
 
@@ -128,7 +127,8 @@ class Spends:
             self._send_by_task(calls, looks)
 
     def _send_by_task(self, calls: Sequence[Call], looks: bool) -> None:
-        work = self._store.outcome(self._store.spend, _groups(calls), looks)
+        groups, spend = _groups(calls), partial(self._store.spender.spend, look=looks, within=self._store.deadline)
+        work = self._store.outcome(self._store.call, groups[0][0].key, spend, groups)
         try:
             task = self._start(work)
         except Exception as error:  # noqa: BLE001  a task factory of the user's own

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from batchlimit.base.key import Costs
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.several import SeveralKeys
-from batchlimit.quota.key import Costs
 from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import NOBODY, Admit, Fail, Refuse, Retired, Waiter
 from batchlimit.stores.guard import MANY

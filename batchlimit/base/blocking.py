@@ -86,7 +86,7 @@ _ask: "Callable[[], asyncio.AbstractEventLoop | None] | None" = None
 def warn_in_loop() -> None:
     """Warn, once a process, whoever is about to block an event loop by more than memory; in its debug mode."""
     global _warned  # noqa: PLW0603  that is what "once" means
-    if not _warned and (loop := _running_loop()) is not None and loop.get_debug():
+    if not _warned and (loop := (_ask or _running_loop)()) is not None and loop.get_debug():
         _warned = True
         caution(_MESSAGE, RuntimeWarning)
 

@@ -113,7 +113,7 @@ class Spend(NamedTuple):
     """Tokens of one bucket that a caller wants to spend at once. It has no number: a repetition is another spend.
 
     Attributes:
-        key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
+        key: which bucket; a checked key, as `batchlimit.base.key.stored` returns it.
         quota: the Quota of the key; its rates are above 0.
         cost: tokens, at least 1 and at most the burst.
         age: how long ago this quota was set (seconds, default 0): of two of one rank the bucket obeys the younger.

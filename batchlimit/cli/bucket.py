@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchlimit.admin import Admin, BucketState
+from batchlimit.base.key import check_key, stored
 from batchlimit.base.redaction import escaped
 from batchlimit.bucket.state import read_bucket
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
@@ -21,7 +22,6 @@ from batchlimit.cli.output import NOTHING_DONE, Row, confirm, json_of, lost, ope
 from batchlimit.cli.top import board as boards
 from batchlimit.cli.top.command import Pages, show_limiter
 from batchlimit.cli.top.screen import bar, live, number, sparkline, style_of
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.override import is_pattern
 
 Key = Annotated[str, typer.Argument(help="What is limited.")]

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from batchlimit.admin import Admin
+from batchlimit.base.key import check_key, stored
 from batchlimit.cli.options import DEFAULT_PREFIX, Prefix, Url
 from batchlimit.cli.output import lost, opened, say
 from batchlimit.cli.top.board import BucketSample, sampled
 from batchlimit.cli.top.sampler import BUDGET, Sampler
 from batchlimit.errors import StoreUnavailable
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.override import is_pattern
 
 Watch = Annotated[

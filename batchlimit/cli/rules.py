@@ -7,10 +7,10 @@ import typer
 
 from batchlimit.admin import Admin, Plan
 from batchlimit.admin.terms import Terms, override_of
+from batchlimit.base.key import check_key, stored
 from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url, Who, Why, Yes
 from batchlimit.cli.output import NOTHING_DONE, REMEDY, Row, confirm, lost, opened, say, show, told
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.known import ending, spelled
 from batchlimit.quota.overrides.override import FOR_ALL, Mode, NotUnderstood, Override
 from batchlimit.quota.overrides.overrides import Entry

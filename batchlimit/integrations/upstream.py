@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.base.decision import whole_seconds
+from batchlimit.base.key import NeverFits, check_cost, check_key, check_priority
 from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps
 from batchlimit.base.waiting import patience
@@ -26,7 +27,6 @@ from batchlimit.integrations.headers import MEDIA_TYPE, REDUCED_CAPACITY, Proble
 from batchlimit.integrations.pacing import Pacer
 from batchlimit.integrations.told import observe, told_to_wait
 from batchlimit.quota.grammar import LARGEST_BURST
-from batchlimit.quota.key import NeverFits, check_cost, check_key, check_priority
 from batchlimit.reservoir.options import check_seconds
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 from batchlimit.base.clock import steady
+from batchlimit.base.key import Costs
 from batchlimit.base.redaction import misplaced
 from batchlimit.base.setting import function
 from batchlimit.base.unique import Unique, register
 from batchlimit.keyspace.limiter_calls import LimiterCalls
 from batchlimit.quota.failure_policy import FailureSource
-from batchlimit.quota.key import Costs
 from batchlimit.quota.overrides.code import CodeSource, rule_of
 from batchlimit.quota.overrides.known import LimiterRules
 from batchlimit.quota.overrides.override import ModeSource

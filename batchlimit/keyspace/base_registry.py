@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchlimit.base.decision import Decision
+from batchlimit.base.key import check_key, stored
 from batchlimit.base.steps import Steps
+from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import log_event
 from batchlimit.keyspace.census import Census
 from batchlimit.keyspace.keyspace import Keyspace
 from batchlimit.keyspace.several import FromMemory
+from batchlimit.keyspace.spending import is_charged
 from batchlimit.quota.failure_policy import warn_if_uncounted
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.overrides.code import Code, CodeFile, Rank, Rule, unsaid
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import Lost, NotUnderstood
@@ -178,6 +180,26 @@ class BaseRegistry:
             return None
         self.check_open()  # else the error tells of our end, not of the store
         return Fail(told).to_raise(key)
+
+    def spend_together(self, costs: Mapping[str, int], came: dict[str, int]) -> Steps[dict[str, Decision] | None]:
+        """Charge keys of which none is in use by one spend, or none; return what to tell. None: by their entries.
+
+        `came` gets the numbers of spends in vain, by key.
+        """
+        if self.closed or not (self.store.spends if len(costs) == 1 else self.store.spends_together):
+            return None
+        for key in costs:
+            check_key(key)
+        spends: Any = self.spends  # type: ignore[attr-defined]  # those of the API
+        begun, outcome = yield spends.spend(costs)
+        if is_charged(outcome):
+            return {each.key: each.decision() for each in begun}
+        came.update((each.key, each.number) for each in begun)
+        if not isinstance(outcome, tuple):
+            return None
+        short = max(begun, key=lambda each: each.refusal().retry_after)  # the one that lacks its tokens for longest
+        settled = yield spends.in_vain(short, outcome, NO_WAIT)
+        return None if settled is None or settled.admitted else {short.key: settled.decision(self.clock())}
 
     def refund_all(self, costs: Mapping[str, int]) -> None:
         """Take back what was charged, too late to be of use."""

@@ -125,18 +125,19 @@ class Tallies:
     Each method requires that nobody else calls one, and `renumber` that nobody counts.
     """
 
-    __slots__ = ("_policies", "_roomy", "_spends", "_waits", "pages")
+    __slots__ = ("_roomy", "_waits", "pages", "policies", "spends")
 
     def __init__(self, policies: Policies) -> None:
-        self._policies = policies
+        self.policies = policies
         self.pages: list[Page] = []
         self._roomy: list[list[Page]] = [[] for _ in policies.names]  # by policy, those that are not full
         self._waits: dict[int, list[Durations]] = {}  # the first counts on; the others are of names that are gone
-        self._spends = [[0, 0, 0] for _ in policies.names]  # by policy: how many, their tokens, buckets begun anew
+        self.spends = [[0, 0, 0] for _ in policies.names]
+        """By policy: how many calls the store admitted at keys not in use, their tokens, and buckets begun anew."""
 
     def enter(self, entry: BaseKeyEntry) -> None:
         """Put a new entry on a page of its policy that has room."""
-        self._roomy_of(self._policies.number(entry.reservoir.state.code)).enter(entry)
+        self._roomy_of(self.policies.number(entry.reservoir.state.code)).enter(entry)
         self._see_room(entry.page)
 
     def leave(self, entry: BaseKeyEntry) -> None:
@@ -149,7 +150,7 @@ class Tallies:
 
     def move(self, entry: BaseKeyEntry, quota: Quota) -> None:
         """Have a key counted by this quota from now on; what it did stays counted where it was. Requires its lock."""
-        if entry.page.number != (number := self._policies.number(quota)):
+        if entry.page.number != (number := self.policies.number(quota)):
             self.leave(entry)
             self._roomy_of(number).come(entry)
             self._see_room(entry.page)
@@ -157,40 +158,32 @@ class Tallies:
     def renumber(self, policies: Policies) -> None:
         """Count by other policies; those of before that have no name among them are "other" from now on."""
         numbers = {name: number for number, name in enumerate(policies.names)}
-        to = [numbers.get(name, len(numbers) - 1) for name in self._policies.names]
+        to = [numbers.get(name, len(numbers) - 1) for name in self.policies.names]
         spends, roomy = [[0, 0, 0] for _ in numbers], list[list[Page]]([] for _ in numbers)
-        for new, row, pages in zip(to, self._spends, self._roomy, strict=True):
+        for new, row, pages in zip(to, self.spends, self._roomy, strict=True):
             spends[new] = list(map(add, spends[new], row))
             roomy[new] += pages
-        self._policies, self._spends, self._roomy = policies, spends, roomy
+        self.policies, self.spends, self._roomy = policies, spends, roomy
         known, self._waits = self._waits, {}
         for old, some in known.items():
             self._waits.setdefault(to[old], []).extend(some)
         for page in self.pages:
             page.number = to[page.number]
 
-    def admitted(self, quota: Quota, tokens: int, is_lost: bool) -> None:
-        """Count one spend at a key that is not in use, which the store admitted; `is_lost`: of a bucket begun anew."""
-        row = self._spends[self._policies.get(id(quota), -1)]  # as `number`, without its call
-        row[0] += tokens > 0  # less than 0: one that was counted has admitted nobody
-        row[1] += tokens
-        if is_lost:
-            row[2] += 1
-
     def waits(self, quota: Quota) -> Durations:
         """Return what counts how long the callers of a key wait, by the quota that the code has for it."""
-        number = self._policies.number(quota)
+        number = self.policies.number(quota)
         if (found := self._waits.get(number)) is None:
             found = self._waits.setdefault(number, [Durations()])
         return found[0]
 
     def census(self) -> "Census":
         """Begin to count."""
-        rows = [[tokens, 0, asks, 0, losses, *(0,) * 4, tokens, *(0,) * 4] for asks, tokens, losses in self._spends]
+        rows = [[tokens, 0, asks, 0, losses, *(0,) * 4, tokens, *(0,) * 4] for asks, tokens, losses in self.spends]
         waits = {
             number: reduce(Histogram.plus, map(Durations.read, some)) for number, some in list(self._waits.items())
         }
-        return Census(self._policies, rows, list(self.pages), waits)
+        return Census(self.policies, rows, list(self.pages), waits)
 
     def _roomy_of(self, number: int) -> Page:
         roomy = self._roomy[number]

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from batchlimit.base.key import names_of, place_of
 from batchlimit.keyspace.census import BaseKeyEntry, Census, Tallies
 from batchlimit.keyspace.kept_keys import ClockCache, DormantKeys
 from batchlimit.keyspace.spending import Spending
-from batchlimit.quota.key import names_of, place_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.known import OverridesCache
 from batchlimit.quota.overrides.override import KeyRule
@@ -53,7 +53,7 @@ class Keyspace(Generic[E]):
         self.dormant = DormantKeys(options.idle_after, options.max_keys)
         self._tallies = Tallies(code.policies)
         self.spending = Spending(
-            entries, self.dormant, self._instance, options, clock=clock, settled=self._tallies.admitted, code=code
+            entries, self.dormant, self._instance, options, clock=clock, tallies=self._tallies, code=code
         )
 
     def __repr__(self) -> str:

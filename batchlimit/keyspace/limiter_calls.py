@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from batchlimit.base.key import Costs
 from batchlimit.keyspace.reservation import OnError
-from batchlimit.quota.key import Costs
 
 
 class LimiterCalls:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self, get_args
 
+from batchlimit.base.key import NeverFits, check_costs, check_key
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
 from batchlimit.base.steps import Steps, drive, followed, run
@@ -12,7 +13,6 @@ from batchlimit.base.unique import Unique
 from batchlimit.errors import BatchLimitError, Unfit
 from batchlimit.events import log_event, named
 from batchlimit.quota.grammar import LARGEST_BURST
-from batchlimit.quota.key import NeverFits, check_costs, check_key
 
 OnError = Literal["keep", "refund"]
 """What becomes of an estimate whose block ended in an exception: it stays charged, or is taken back."""

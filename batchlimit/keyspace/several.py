@@ -11,11 +11,10 @@ from operator import length_hint
 from typing import Any, Generic, TypeVar
 
 from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.key import Costs, check_cost, check_costs, stored
 from batchlimit.base.steps import Steps
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.keyspace.key_spend import spend_together
-from batchlimit.quota.key import Costs, check_cost, check_costs, stored
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.forecast import Prospect, longest_denial, longest_refusal
 from batchlimit.reservoir.tokens import ONE
@@ -98,19 +97,19 @@ class FromMemory:
         if costs.__class__ is not dict or not (cold := {key: costs[key] for key in costs if key not in entries}):
             return None
         if len(cold) == len(costs):  # as where each request is another user
-            return (yield from spend_together(registry, cold, came))
+            return (yield from registry.spend_together(cold, came))  # type: ignore[no-any-return]
         hot = {key: costs[key] for key in costs if key not in cold}
         if (charged := self._charge(hot, self._clock())) is None:
             return None
         told = admitted = None  # where all are charged
         try:
-            told = yield from spend_together(registry, cold, came)
+            told = yield from registry.spend_together(cold, came)
             admitted = told if told and all(told.values()) else None
         finally:
             if admitted is None:
                 self._put_back(*charged)
         if admitted is None:
-            return told
+            return told  # type: ignore[no-any-return]
         if (now := self._clock()) >= min(charged[1]):  # the answer came after the end of a lease
             self._put_back(*charged)
             registry.refund_all(cold)

@@ -1,25 +1,31 @@
 """Spend or lease: which calls ask the store for their own tokens alone, and what becomes of the answers.
 
 A key leases while it is in use: then it has an entry, and callers spend from its memory. A call for a key that is not
-in use spends, unless the sizer wants more for its callers than this call costs, or instances lease of its bucket.
+in use spends, unless the sizer wants more for its callers than this call costs, or instances lease of its bucket. Then
+nothing is kept but a snapshot: a reservoir, its entry, its timer and its end would take longer than to ask the store.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from weakref import ref
 
+from batchlimit.base.decision import Decision
+from batchlimit.base.key import names_of
 from batchlimit.bucket.fair_share import CRUMB, LATE, QUIET, WAITING
-from batchlimit.bucket.messages import spend_of
+from batchlimit.bucket.messages import Ask, Grant, Groups, Spend, Spent, spend_of
+from batchlimit.errors import BucketUnavailable, StoreUnavailable
+from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.kept_keys import DormantKeys
-from batchlimit.keyspace.key_spend import IS_CHARGED, KeySpend, Outcome, is_charged
-from batchlimit.quota.key import names_of
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import KeySnapshot, fastest_rate, first_fill, kept_epoch
+from batchlimit.reservoir.admission import AdmissionResult
+from batchlimit.reservoir.bucket_view import KeySnapshot, binding_of, fastest_rate, first_fill, kept_epoch, pack
 from batchlimit.reservoir.options import Instance, Options
 from batchlimit.reservoir.sizing import KERNEL, Demand, TimeBatch, Usage, wanted
+from batchlimit.reservoir.statistics import decision
 from batchlimit.reservoir.waiter import Fetch
 
 _QUIET = QUIET / 1e6
@@ -29,12 +35,95 @@ _WAITING = WAITING / 1e6
 """Seconds. An answer is of use for so long, for two deadlines, or for as long as next to nothing is refilled."""
 
 
+Outcome = tuple[Spent, ...] | StoreUnavailable | None
+"""What became of the spends of one call; None: a bucket is leased of, so `take` has to say what is there."""
+
+MESSAGE = attrgetter("message")
+IS_CHARGED = attrgetter("is_charged")
+_UNHEARD = Spent(False, 0.0, 0, ())
+
+
+def is_charged(outcome: Outcome) -> bool:
+    """Whether all of them were charged."""
+    return isinstance(outcome, tuple) and all(map(IS_CHARGED, outcome))
+
+
+def of_each(error: StoreUnavailable, groups: Groups) -> Outcome:
+    """Return what an error of a whole call is to each of its groups: of several buckets `take` says which it is of.
+
+    A cluster of one node, asked as a server, serves each key, and refuses two in one script.
+    """
+    is_several = len(groups) > 1 or len(groups[0]) > 1
+    return None if is_several and isinstance(error, BucketUnavailable) else error
+
+
+class KeySpend:
+    """What a call spends at one key; `message` is for the store, and `spent` what came of it."""
+
+    spent = _UNHEARD
+    admitted = waited = True
+    """See AdmissionResult; so `decision`. Only for one that was charged."""
+
+    def __init__(
+        self,
+        key: str,
+        place: str,
+        message: Spend,
+        code: Quota,
+        demand: Demand | None,
+        epoch: int,
+        now: float,
+        snapshot: KeySnapshot | None,
+        number: int,
+    ) -> None:
+        """`key` is as its caller named it, `code` its quota without overrides; `epoch`: of a bucket that must be there.
+
+        `demand` is that of the key, this call included; None: nobody asked before. `snapshot` is what was known of it.
+        `number` is the place of its caller, if the key comes into use: before all who come then.
+        """
+        self.key, self.place, self.message, self.code, self.epoch, self.sent = key, place, message, code, epoch, now
+        self.demand, self.snapshot, self.number, self.me = demand, snapshot, number, ref(self)
+
+    def demand_so_far(self) -> Demand:
+        """Return the demand of its key, this call included: all spends of the key have one."""
+        self.demand = self.demand or Demand(self.sent, self.message.cost / KERNEL)
+        return self.demand
+
+    def packed(self, now: float) -> bytes:
+        """Return what is to be known of the key, as `KeySnapshot.pack` does; the bucket told of no instance."""
+        trip = (self.snapshot is not None and self.snapshot.round_trip) or now - self.sent  # the first is good enough
+        spent, demand, cost = self.spent, self.demand, self.message.cost
+        rate, at = (cost / KERNEL, self.sent) if demand is None else (demand.rate, demand.at)
+        return pack(now, rate, at, cost, spent.epoch, min(spent.levels), 0.0, trip, now)
+
+    def decision(self, _now: float = 0.0) -> Decision:
+        """Say all that a caller wants to be told."""
+        quota, levels = self.message.quota, self.spent.levels
+        binding = binding_of(levels, quota) if quota.also else None
+        return decision(quota, math.floor(min(levels)), 0.0, "store", binding, levels)
+
+    def fetch(self, instance: str, number: int) -> Fetch:
+        """Return the ask that a reservoir would have sent: it takes in that this one was in vain."""
+        cost = self.message.cost
+        ask = Ask(instance, number, cost, cost, cost, epoch=self.epoch, look=False)
+        return Fetch(ask, self.message.quota, self.sent, cost, False)
+
+    def refusal(self) -> Grant:
+        """Return the answer to such an ask; nobody leases of the bucket, which is short."""
+        spent, level = self.spent, math.floor(min(self.spent.levels))
+        return Grant(0, 0, 0.0, 0.0, spent.retry_after, level, 0, spent.epoch, 1, None, -1, spent.levels)
+
+
+Settled = AdmissionResult | KeySpend
+"""How one call was settled: by an entry, or by a spend."""
+
+
 class Spending:
     """Begins and settles the spends of one limiter. A keyspace has one of these."""
 
     __slots__ = (
         "_clock", "_counts_at", "_dormant", "_entries", "_in_flight", "_instance", "_needs_demand", "_options",
-        "_rules", "_settled", "code", "numbers", "patience",
+        "_rules", "_tallies", "code", "numbers", "patience",
     )  # fmt: skip
 
     def __init__(
@@ -45,16 +134,12 @@ class Spending:
         options: Options,
         *,
         clock: Callable[[], float],
-        settled: Callable[[Quota, int, bool], None],
+        tallies: Tallies,
         code: Code,
     ) -> None:
-        """`entries` are those in use, by the `place_of` their keys, and `dormant` the keys that are known besides.
-
-        `settled` is called with the quota that the code has for a key, the tokens that were spent there, and whether
-        the bucket was lost.
-        """
+        """`entries` are those in use, by the `place_of` their keys, and `dormant` the keys that are known besides."""
         self._entries, self._dormant, self._instance, self._options = entries, dormant, instance, options
-        self._clock, self._settled, self.code = clock, settled, code
+        self._clock, self._tallies, self.code = clock, tallies, code
         self._rules, self._counts_at = instance.rules, -math.inf
         self._needs_demand = type(options.sizer) is TimeBatch  # the usual sizer wants nothing of a demand of 0
         self.patience = max(_WAITING, 2 * options.deadline)
@@ -105,7 +190,7 @@ class Spending:
         snapshot = self._dormant.look_up(place)
         epoch, fill = 0, 1.0  # of the bucket that must be there, and how full it begins if it is lost
         if snapshot is None and place not in self._in_flight and self._needs_demand:
-            demand = Demand(now, cost / KERNEL)  # nobody has asked yet
+            demand = None  # nobody has asked yet
         else:
             demand = self._demand(place, snapshot, now)
             if self._leases(quota, cost, demand, snapshot, now):
@@ -128,7 +213,7 @@ class Spending:
         """Return the demand of a key before this call."""
         before = self._in_flight.get(place)
         if before is not None and (last := before()) is not None:
-            return last.demand
+            return last.demand_so_far()
         return Demand(now) if snapshot is None else Demand(snapshot.counted_at, snapshot.demand)
 
     def hear_of(self, begun: Sequence[KeySpend], outcome: Outcome, now: float, kept: dict[str, bytes]) -> Outcome:
@@ -139,13 +224,17 @@ class Spending:
         if now - begun[0].sent > self.patience and any(_is_late(each, now) for each in begun):
             return None
         if isinstance(outcome, tuple):
+            tallies = self._tallies
             if len(outcome) != len(begun):
                 raise ValueError(f"{len(outcome)} answers to {len(begun)} spends")
             all_charged = all(map(IS_CHARGED, outcome))
             for each, spent in zip(begun, outcome):  # noqa: B905  `strict` takes 300 ns
                 each.spent = spent
                 if all_charged:
-                    self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch)
+                    tally = tallies.spends[tallies.policies.get(id(each.code), -1)]  # as `number`, without its call
+                    tally[0] += 1
+                    tally[1] += each.message.cost
+                    tally[2] += 0 < each.epoch != spent.epoch
                     if each.snapshot is not None:
                         self._dormant.take(each.place)  # the new one may come to another shelf
                     kept[each.place] = each.packed(now)
@@ -156,7 +245,7 @@ class Spending:
         now = self._clock()
         if is_late := is_charged(outcome) and any(_is_late(each, now) for each in begun):
             for each in begun:
-                self._settled(each.code, -each.message.cost, False)
+                self._tallies.spends[self._tallies.policies.number(each.code)][1] -= each.message.cost
         return is_late
 
     def keep(self, kept: dict[str, bytes], now: float) -> float:

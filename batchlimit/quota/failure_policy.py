@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name
 from batchlimit.base.redaction import caution, shown
 from batchlimit.base.setting import of_kind, whole
 from batchlimit.errors import StoreUnavailable

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name, none_for
 from batchlimit.base.redaction import shown
 from batchlimit.quota.quota import Quota
 
@@ -54,7 +56,13 @@ def quota_rule(source: QuotaSource, most: int = FEWEST) -> Callable[[str], Quota
         quota = Quota.parse(source) if isinstance(source, str) else source
         return lambda _key: quota
     if isinstance(source, Mapping):
-        return ByName(source)
+        if not source:
+            raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
+        # Each entry gets an equal one that nobody else has.
+        quotas = {name: replace(_as_quota(value, shown(name))) for name, value in source.items()}
+        find: Any = by_name(quotas, partial(none_for, "quota"))
+        find.policies = Policies(quotas)
+        return find  # type: ignore[no-any-return]
     if callable(source):
         return Constant(lambda key: _as_quota(source(key), f"key {shown(key)}"), most)
     wanted = "quotas come from a Quota, its text such as '100/s', a mapping or a function of the key"
@@ -81,25 +89,6 @@ class Constant:
         if len(self._new) >= self._most:
             self._old, self._new = self._new, {}
         return self._new.setdefault(name, known)  # of threads that ask at once, all get the same
-
-
-class ByName:
-    """A function of the key by a mapping from names and patterns."""
-
-    __slots__ = ("_find", "policies")
-
-    def __init__(self, names: Mapping[str, Quota | str]) -> None:
-        if not names:
-            raise ValueError('a mapping of quotas needs an entry; "*" stands for every key')
-        # Each entry gets an equal one that nobody else has.
-        quotas = {name: replace(_as_quota(value, shown(name))) for name, value in names.items()}
-        self._find, self.policies = by_name(quotas), Policies(quotas)
-
-    def __call__(self, key: str) -> Quota:
-        """Return the quota of a key; ValueError: it has none."""
-        if (quota := self._find(key)) is None:
-            raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
-        return quota
 
 
 def _as_quota(value: object, whose: str) -> Quota:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain, combinations, pairwise
 
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name
 from batchlimit.base.redaction import shown
 from batchlimit.quota.overrides.code import CodeLimit
 from batchlimit.quota.quota import Quota

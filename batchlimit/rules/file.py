@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from batchlimit.base.forks import Forkables
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name
 from batchlimit.base.setting import between
 from batchlimit.base.unique import Unique
 from batchlimit.events import log_event

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
+from batchlimit.base.key import check_cost
 from batchlimit.base.redaction import escaped, shown
 from batchlimit.quota.failure_policy import FailurePolicy, Kind
-from batchlimit.quota.key import check_cost
 from batchlimit.quota.quota import Quota
 from batchlimit.rules.key import KeyTemplate
 from batchlimit.rules.pattern import Pattern

@@ -14,13 +14,13 @@ from typing import Any
 from batchlimit.base import forks
 from batchlimit.base.blocking import not_reentered
 from batchlimit.base.forks import Forkables
+from batchlimit.base.key import check_key, stored
 from batchlimit.base.steps import Steps
 from batchlimit.base.waking import ThreadWakeup
 from batchlimit.bucket.slot_table import SlotAsk
 from batchlimit.concurrency.waits import TaskWakeup
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.key import check_key, stored
 from batchlimit.shared.held_slots import Claim, Place, SlotWaiter
 from batchlimit.shared.holdings import Holdings
 from batchlimit.shared.listener import Listener

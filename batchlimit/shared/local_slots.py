@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
-from batchlimit.base.patterns import limits_by_name
+from batchlimit.base.key import limits_by_name
 from batchlimit.base.setting import between, of_kind, whole
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply
 from batchlimit.concurrency.queue import Queue

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
+from batchlimit.base.key import check_prefix
 from batchlimit.base.redaction import shown
 from batchlimit.base.steps import Steps, followed
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.bucket.slot_table import SlotAsk, SlotReply
 from batchlimit.errors import BucketUnavailable
-from batchlimit.quota.key import check_prefix
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.client import factory, scripts
 from batchlimit.stores.client.address import OWN, Address, look, sure

@@ -1,11 +1,10 @@
 """What the guarded stores of both APIs share: how long a call may take, and which calls there are."""
 
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from batchlimit.bucket.messages import Ask, GiveBack, Groups
+from batchlimit.bucket.messages import Ask, GiveBack
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.statistics import Health
@@ -46,9 +45,9 @@ class Guard:
         # takes 10 us.
         whole = SimpleNamespace(is_prompt=False, part=lambda _key: "", probe=lambda key: store.peek(key, _ANY))
         self._remote: Any = store if isinstance(store, Remote | AsyncRemote) else whole
-        self._spender: Any = store if isinstance(store, Spender | AsyncSpender) else None
-        self.spends = self._spender is not None
-        self.spends_together: bool = getattr(self._spender, "spends_together", False)
+        self.spender: Any = store if isinstance(store, Spender | AsyncSpender) else None
+        self.spends = self.spender is not None
+        self.spends_together: bool = getattr(self.spender, "spends_together", False)
 
     def allow(self, connect_timeout: float) -> None:
         """Give a store that has not answered yet, and each probe, so many seconds more: they may have to connect."""
@@ -74,10 +73,6 @@ class Guard:
 
     def take(self, key: str, quota: Quota, ask: Ask) -> Any:
         return self.call(key, self._store.take, key, quota, ask)
-
-    def spend(self, groups: Groups, look: bool) -> Any:
-        """See Spender; only for a store that is one. The first key says which part of the store is asked."""
-        return self.call(groups[0][0].key, partial(self._spender.spend, look=look, within=self.deadline), groups)
 
     def give_back(self, key: str, quota: Quota, back: GiveBack) -> Any:
         return self.call(key, self._store.give_back, key, quota, back)

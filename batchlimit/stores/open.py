@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from batchlimit.quota.key import check_prefix
+from batchlimit.base.key import check_prefix
 from batchlimit.stores.client.address import Address
 
 

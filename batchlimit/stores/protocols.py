@@ -22,7 +22,7 @@ class Store(Protocol):
 
     Every method raises StoreUnavailable if there is no answer, and BucketUnavailable, a subclass, if only this key's
     bucket cannot be served. Keys are checked, and have at most 256 bytes of UTF-8: of a longer one the limiter gives
-    its digest (`batchlimit.quota.key`). All rates of a quota are above 0: the limiter refuses a rate of 0 itself. The
+    its digest (`batchlimit.base.key`). All rates of a quota are above 0: the limiter refuses a rate of 0 itself. The
     first ask creates the bucket. A bucket may be dropped when it is full again.
 
     Example:
@@ -39,7 +39,7 @@ class Store(Protocol):
         """Lease whole tokens: at most `ask.want`, and never more than the quota allows.
 
         Args:
-            key: which bucket; a checked key, as `batchlimit.quota.key.stored` returns it.
+            key: which bucket; a checked key, as `batchlimit.base.key.stored` returns it.
             quota: the Quota of the key; its rates are above 0.
             ask: the request of one limiter instance.
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from batchlimit.base.decision import Decision
+from batchlimit.base.key import place_of, stored
 from batchlimit.base.redaction import shown
 from batchlimit.base.waiting import deadline
 from batchlimit.keyspace.reservation import OnError, Reservation
-from batchlimit.quota.key import place_of, stored
 from batchlimit.quota.template import TemplateLimit, is_coroutine_function, the_function
 from batchlimit.reservoir.tokens import ONE
 from batchlimit.sync.key_entry import KeyEntry

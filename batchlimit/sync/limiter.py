@@ -8,15 +8,15 @@ import redis
 from batchlimit.base import forks
 from batchlimit.base.blocking import check_recursion_depth, warn_in_loop
 from batchlimit.base.decision import Decision, Remains
+from batchlimit.base.key import Costs, check_cost, check_key, check_priority
 from batchlimit.base.steps import run
 from batchlimit.base.unique import Closing
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT, deadline
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace import several
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
-from batchlimit.keyspace.key_spend import Settled
 from batchlimit.keyspace.reservation import JointReservation, OnError, Reservation, estimated, fitting
-from batchlimit.quota.key import Costs, check_cost, check_key, check_priority
+from batchlimit.keyspace.spending import Settled
 from batchlimit.quota.template import Cost, Key, Template
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.tokens import ONE

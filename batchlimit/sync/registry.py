@@ -11,13 +11,13 @@ from typing import TypeVar
 from batchlimit.base import forks
 from batchlimit.base.blocking import give_way, not_reentered, own_lock
 from batchlimit.base.forks import Forkables
+from batchlimit.base.key import check_key
 from batchlimit.base.steps import run
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.events import log_event, named
 from batchlimit.keyspace.base_registry import CLOSED, BaseRegistry, RuleReader
 from batchlimit.keyspace.keyspace import Keyspace
-from batchlimit.quota.key import check_key
 from batchlimit.quota.overrides.code import CodeFile, Rule
 from batchlimit.reservoir.options import Options
 from batchlimit.reservoir.reservoir import Reservoir

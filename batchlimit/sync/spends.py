@@ -9,14 +9,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from batchlimit.base.blocking import OwnLock, check_recursion_depth, not_reentered, warn_in_loop
+from batchlimit.base.key import check_key
 from batchlimit.errors import LimiterClosed, StoreUnavailable
 from batchlimit.keyspace.base_registry import CLOSED
-from batchlimit.keyspace.key_spend import MESSAGE, KeySpend, Outcome, Settled, is_charged, of_each
-from batchlimit.keyspace.spending import Spending
-from batchlimit.quota.key import check_key
+from batchlimit.keyspace.spending import MESSAGE, KeySpend, Outcome, Settled, Spending, is_charged, of_each
 from batchlimit.quota.lookup import Constant
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.sync.waiting_thread import WaitingThread
@@ -38,9 +38,7 @@ class _Place:
     is_told = is_late = False  # late: it was charged, but the answer is of no use any more
     others: "Sequence[_Place]" = ()
     woken: "threading.Lock | None" = None  # held from when it waits until it is woken; None: it never had to
-
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
+    thread: int
 
     def line_up(self) -> None:
         """Be about to wait."""
@@ -104,6 +102,7 @@ class Spends:
         check_recursion_depth()
         warn_in_loop()
         place = _Place()
+        place.thread = threading.get_ident()
         try:
             self._send(place, costs)
         except BaseException:
@@ -165,8 +164,9 @@ class Spends:
         """Ask for all whom it leads, settle what came of it, and wake them."""
         asked = (place, *place.others)
         groups, looks = [list(map(MESSAGE, each.begun)) for each in asked], self._spending.looks
+        spend = self._store.spender.spend
         try:
-            reply = self._store.spend(groups, looks)
+            reply = self._store.call(groups[0][0].key, partial(spend, look=looks, within=self._store.deadline), groups)
         except StoreUnavailable as error:
             self._store.spends_together &= error.code != "CROSSSLOT"
             outcomes = [of_each(error, groups)] * len(groups)
@@ -176,7 +176,8 @@ class Spends:
             outcomes = reply.groups
         with not_reentered(self._lock):
             idle_at = self._settle(asked, outcomes)
-            self._hand_on(place)
+            if self._waiting or place.others or self._leader is not None:
+                self._hand_on(place)
         if idle_at < math.inf:
             self._idle(idle_at)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from batchlimit.base.blocking import AMID, warn_in_loop
 from batchlimit.base.forks import beginnings
+from batchlimit.base.key import Costs
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.several import SeveralKeys
-from batchlimit.quota.key import Costs
 from batchlimit.reservoir.admission import AdmissionResult, result_of
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Retired, Step, Verdict, Wait, Waiter
 from batchlimit.sync.key_entry import AWAKE, TOGETHER, KeyEntry, fetch_together

@@ -8,10 +8,9 @@ from typing import Any
 from batchlimit.aio.awaitable import Answer, Pending
 from batchlimit.aio.limiter import AsyncRateLimiter
 from batchlimit.base.decision import Decision
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name, check_cost, check_costs, check_key, check_priority
 from batchlimit.base.waiting import patience
 from batchlimit.errors import RateLimited, StoreUnavailable
-from batchlimit.quota.key import check_cost, check_costs, check_key, check_priority
 from batchlimit.quota.lookup import QuotaSource, quota_rule
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.reservoir.statistics import decision

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from batchlimit.base.clock import steady
+from batchlimit.base.key import stored
 from batchlimit.base.redaction import shown
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, SpendReply, Spent
-from batchlimit.quota.key import stored
 from batchlimit.quota.quota import Quota
 from batchlimit.testing.scene import SCENE, World, opened
 from batchlimit.testing.world import VirtualStore, VirtualWorld

@@ -10,12 +10,12 @@ from typing import Any
 
 from batchlimit.admin.admin import Admin
 from batchlimit.base.forks import Forkables
+from batchlimit.base.key import check_key
 from batchlimit.base.unique import adopters, live_limiters
 from batchlimit.base.waiting import LONG_AGO
 from batchlimit.concurrency.keyed.gates import KeyedGates, live_tables
 from batchlimit.concurrency.locked_gate import LockedGate, live_gates
 from batchlimit.errors import LimiterClosed
-from batchlimit.quota.key import check_key
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.shared.engine import CLOSED, Engine, live_engines
 from batchlimit.shared.held_slots import Place, SlotLease

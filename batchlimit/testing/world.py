@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from batchlimit.base.key import place_of
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.fair_share import Claims
 from batchlimit.bucket.messages import Ask
 from batchlimit.bucket.spendable import InstanceEntry, InstanceTable
-from batchlimit.quota.key import place_of
 from batchlimit.quota.lookup import policies_of
 from batchlimit.quota.overrides.overrides import Change
 from batchlimit.quota.quota import Quota

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.aio.key_entry import KeyEntry as AsyncKeyEntry
-from batchlimit.keyspace.key_spend import KeySpend, Settled
+from batchlimit.keyspace.spending import KeySpend, Settled
 from batchlimit.quota.lookup import QuotaSource
 from batchlimit.reservoir.admission import AdmissionResult
 from batchlimit.stores import AsyncStore, MemoryStore, Store

@@ -10,8 +10,8 @@ import redis.asyncio
 import redis.sentinel
 
 from batchlimit import AsyncRateLimiter, Quota, RateLimited, RateLimiter, StoreUnavailable
+from batchlimit.base.key import LONGEST_KEY, stored
 from batchlimit.batching import FixedBatch
-from batchlimit.quota.key import LONGEST_KEY, stored
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
 from batchlimit.stores.client.scripts import bucket_name
 from tests.apis.blocking import Api, Blocking

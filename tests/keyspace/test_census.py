@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from operator import add
 from types import FrameType
 from typing import Any
 
@@ -60,6 +61,11 @@ def taken(tallies: Tallies, *keys: BaseKeyEntry) -> Census:
     return census
 
 
+def count_spend(tallies: Tallies, quota: Quota, tokens: int, *, is_lost: bool) -> None:
+    row = tallies.spends[tallies.policies.number(quota)]
+    row[:] = map(add, row, (1, tokens, is_lost))
+
+
 # Policies
 
 
@@ -67,7 +73,7 @@ def test_an_entry_named_other_is_counted_with_those_that_are_too_many() -> None:
     policies = Policies({"other": FIVE, "*": HUNDRED})
     tallies = Tallies(policies)
     tallies.renumber(Policies({"other": FIVE}))
-    tallies.admitted(FIVE, 3, is_lost=False)
+    count_spend(tallies, FIVE, 3, is_lost=False)
     assert taken(tallies).policies[OTHER].admitted == 3
     assert policies.names == ("*", OTHER)
 
@@ -448,8 +454,8 @@ def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page
 def test_what_keys_did_by_a_name_that_is_gone_is_counted_as_other() -> None:
     tallies, key = Tallies(POLICIES), Key(spent())
     tallies.enter(key)
-    tallies.admitted(HUNDRED, 3, False)
-    tallies.admitted(FIVE, 2, True)
+    count_spend(tallies, HUNDRED, 3, is_lost=False)
+    count_spend(tallies, FIVE, 2, is_lost=True)
     tallies.renumber(Policies({"new:*": Quota(5.0, 5), "*": FIVE, "newer:*": Quota(5.0, 5)}))
     found = taken(tallies)
     assert {name: each.admitted for name, each in found.policies.items()} == {
@@ -462,7 +468,7 @@ def test_who_waited_by_names_that_are_gone_stays_counted() -> None:
     tallies = Tallies(POLICIES)
     for quota, seconds in ((HUNDRED, 0.2), (FIVE, 0.3), (Quota(5.0, 5), 0.4)):
         tallies.waits(quota).add(seconds)
-    tallies.admitted(HUNDRED, 3, False)
+    count_spend(tallies, HUNDRED, 3, is_lost=False)
     tallies.renumber(Policies({"new:*": Quota(5.0, 5)}))
     found = taken(tallies).policies
     assert {name: each.waits.total for name, each in found.items()} == {"new:*": 0, OTHER: 3}
@@ -483,8 +489,8 @@ def test_a_page_is_full_also_by_entries_that_are_counted_by_another_policy_now()
 
 def test_spends_are_counted_by_their_policy() -> None:
     tallies = Tallies(POLICIES)
-    tallies.admitted(FIVE, 3, False)
-    tallies.admitted(FIVE, 2, True)
+    count_spend(tallies, FIVE, 3, is_lost=False)
+    count_spend(tallies, FIVE, 2, is_lost=True)
     census = tallies.census()
     admitted, _, calls, _, losses, *_ = census.total
     assert (admitted, calls, losses) == (5, 2, 1)

@@ -17,7 +17,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Groups, Spend
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
-from batchlimit.keyspace.key_spend import of_each
+from batchlimit.keyspace.spending import of_each
 from batchlimit.quota.lookup import quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.reservoir.bucket_view import KeySnapshot

@@ -13,11 +13,11 @@ import pytest
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask, Grant, Spend, Spent
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.kept_keys import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, longest
-from batchlimit.keyspace.spending import Spending
+from batchlimit.keyspace.spending import KeySpend, Outcome, Spending
 from batchlimit.quota.failure_policy import FailurePolicy
-from batchlimit.quota.lookup import quota_rule
+from batchlimit.quota.lookup import policies_of, quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.quota.overrides.override import KeyRule, Override
 from batchlimit.quota.overrides.overrides import InForce, Overrides
@@ -97,15 +97,17 @@ class Keys:
         self.instance = Instance("a", itertools.count(1), NoRules())
         if overrides:
             self.instance = Instance("a", itertools.count(1), Told(*overrides))
-        self.settled: list[tuple[Quota, int, bool]] = []
+        rule = quota_rule(quota)
+        self.tallies = Tallies(policies_of(rule))
+        self.settled = self.tallies.spends[0]  # spends admitted by the first policy, their tokens, and losses
         self.spending: Spending = Spending(
             self.entries,
             self.dormant,
             self.instance,
             made,
             clock=self.clock,
-            settled=lambda *each: self.settled.append(each),
-            code=Code(quota_rule(quota), "closed", mode, Rank(revision, NOW - 5)),
+            tallies=self.tallies,
+            code=Code(rule, "closed", mode, Rank(revision, NOW - 5)),
         )
 
     def begin(self, cost: Any = 1, key: str = "ann") -> KeySpend | None:
@@ -267,7 +269,7 @@ def test_the_demand_of_calls_whose_answers_come_is_known(order: int) -> None:
     assert len(keys.spending) == 0
     found = keys.known()
     assert found is not None
-    assert found.demand == first.demand.rate == 8.0
+    assert found.demand == first.demand_so_far().rate == 8.0
     assert keys.begin() is None
 
 
@@ -277,11 +279,11 @@ def test_a_charged_spend_leaves_a_snapshot_and_counts() -> None:
     spend = keys.begun(3)
     keys.clock.now += 0.004
     assert keys.settle(spend, level=39.75, epoch=7) == keys.clock.now + 10.0
-    assert keys.settled == [(HUNDRED, 3, False)]
+    assert keys.settled == [1, 3, 0]
     assert keys.known() == KeySnapshot(
         used=NOW + 0.004,
-        demand=spend.demand.rate,
-        counted_at=spend.demand.at,
+        demand=spend.demand_so_far().rate,
+        counted_at=spend.demand_so_far().at,
         last_want=3,
         epoch=7,
         level=39.75,
@@ -332,14 +334,14 @@ def test_a_bucket_of_another_epoch_is_counted_as_a_loss(known: int, epoch: int, 
     keys = Keys()
     keys.know(KNOWN._replace(epoch=known))
     keys.settle(keys.begun(), epoch=epoch)
-    assert keys.settled == [(HUNDRED, 1, is_lost)]
+    assert keys.settled == [1, 1, is_lost]
 
 
 def test_a_bucket_that_may_have_ended_is_no_loss() -> None:
     keys = Keys(Quota(100.0, 10))
     keys.know(KNOWN._replace(level=9, heard=NOW - 6, used=NOW))
     keys.settle(keys.begun(), epoch=8)
-    assert [is_lost for _, _, is_lost in keys.settled] == [False]
+    assert keys.settled == [1, 1, 0]
 
 
 def test_a_refused_spend_tells_the_reservoir_of_its_bucket_and_of_the_loss() -> None:
@@ -390,7 +392,7 @@ def test_an_answer_that_comes_too_late_to_be_of_use_admits_nobody(
     keys.clock.now += late
     outcome, _ = keys.settled_with([spend], answer)
     assert outcome == (None if is_late else answer)
-    assert len(keys.settled) == (0 if is_late else 1)
+    assert keys.settled[0] == (0 if is_late else 1)
     assert len(keys.spending) == 0
     found = keys.known()
     assert found is not None
@@ -426,7 +428,7 @@ def test_an_answer_for_fewer_keys_than_were_asked_for_is_an_error() -> None:
     assert begun is not None
     with pytest.raises(ValueError, match="1 answers to 2 spends"):
         keys.settled_with(begun, (Spent(True, 0.0, 7, (5.0,)),))
-    assert keys.settled == []
+    assert keys.settled == [0, 0, 0]
 
 
 def test_a_call_that_is_gone_or_that_nobody_will_answer_is_not_in_flight() -> None:
@@ -456,7 +458,7 @@ def test_a_spend_that_was_not_charged_counts_nothing_and_leaves_what_was_known(e
     keys = Keys()
     keys.know()
     ENDS[end](keys, keys.begun())
-    assert (keys.settled, len(keys.spending)) == ([], 0)
+    assert (keys.settled, len(keys.spending)) == ([0, 0, 0], 0)
     assert keys.known() == KNOWN
     ENDS[end](keys, keys.begun(key="bob"))
     assert keys.known("bob") is None
@@ -532,12 +534,11 @@ def test_of_several_keys_all_are_kept_or_none() -> None:
     assert begun is not None
     refused = several(Spent(True, 0.0, 7, (9.0,)), Spent(False, 1.0, 7, (0.0,)))
     assert keys.settled_with(begun, refused) == (refused, math.inf)
-    assert longest(begun) is begun[1]
-    assert (keys.known("ann"), keys.known("bob"), keys.settled) == (None, KNOWN, [])
+    assert (keys.known("ann"), keys.known("bob"), keys.settled) == (None, KNOWN, [0, 0, 0])
     begun = keys.spending.begin(costs)
     assert begun is not None
     assert keys.settled_with(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2))[1] < math.inf
-    assert keys.settled == [(HUNDRED, 1, False), (HUNDRED, 2, False)]
+    assert keys.settled == [2, 3, 0]
     assert [each.known(key).level for each in [keys] for key in costs] == [9, 9]  # type: ignore[union-attr]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from batchlimit import RateLimited, RateLimiter
 from batchlimit.admin import Admin
+from batchlimit.base.key import LONGEST_KEY, place_of, stored
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Level
-from batchlimit.quota.key import LONGEST_KEY, place_of, stored
 from batchlimit.quota.quota import Quota
 from batchlimit.shared import SharedConcurrencyLimiter, engine
 from batchlimit.stores import MemoryStore

@@ -118,8 +118,8 @@ refused callers are not counted | one spends | reservoir.admission:QueueAdmissio
 loose tokens are not spent | one leases | reservoir.tokens:FreeTokens.take
     self.free, self._singly = left, cost == 1 => self._singly = cost == 1
 spends are not counted | one spends | keyspace.spending:Spending.hear_of
-    self._settled(each.code, each.message.cost, 0 < each.epoch != spent.epoch) => pass
-a spend does not lower what is admitted | one spends | keyspace.key_spend:is_charged
+    tally[1] += each.message.cost => pass
+a spend does not lower what is admitted | one spends | keyspace.spending:is_charged
     all(map(IS_CHARGED, outcome)) => True
 refunds are forgotten with the instance | refunded | bucket.bucket:Bucket._settle
     self._known = instance.known = self._now + REMEMBERED => self._table.forget(back.instance, instance, self._now)

@@ -11,8 +11,8 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import GiveBack, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.keyspace.census import BaseKeyEntry
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
 from batchlimit.keyspace.keyspace import Keyspace
+from batchlimit.keyspace.spending import KeySpend, Outcome, is_charged
 from batchlimit.quota.lookup import NOTHING, quota_rule
 from batchlimit.quota.overrides.code import Code, Rank
 from batchlimit.quota.overrides.known import OverridesCache, Published

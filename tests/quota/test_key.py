@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from batchlimit.quota.key import LONGEST_KEY, NeverFits, check_cost, check_key, check_prefix, stored
+from batchlimit.base.key import LONGEST_KEY, NeverFits, check_cost, check_key, check_prefix, stored
 from batchlimit.stores.client.scripts import bucket_name
 
 keys = st.one_of(st.text(min_size=1), st.text(min_size=60, max_size=400), st.text("aé😀}", min_size=60, max_size=300))

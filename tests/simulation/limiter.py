@@ -8,13 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from batchlimit.base.key import place_of, stored
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Spent
 from batchlimit.errors import StoreUnavailable
+from batchlimit.keyspace.census import Tallies
 from batchlimit.keyspace.kept_keys import DormantKeys
-from batchlimit.keyspace.key_spend import KeySpend, Outcome, is_charged
-from batchlimit.keyspace.spending import Spending
-from batchlimit.quota.key import place_of, stored
+from batchlimit.keyspace.spending import KeySpend, Outcome, Spending, is_charged
+from batchlimit.quota.lookup import Policies
 from batchlimit.quota.overrides.code import Code
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Refuse
@@ -53,7 +54,7 @@ class Limiter(Process):
             self._instance,
             self._options,
             clock=self.clock,
-            settled=lambda _quota, _tokens, _is_lost: None,
+            tallies=Tallies(Policies()),
             code=Code(lambda _key: quota, "closed", "enforce", self._rank),
         )
 

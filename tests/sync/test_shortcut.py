@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.base.histogram import Durations
+from batchlimit.base.key import check_cost
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.batching import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.bucket.messages import Ask, GiveBack
-from batchlimit.quota.key import check_cost
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.tokens import FreeTokens
 from batchlimit.reservoir.waiter import Admit, Fetch, Waiter

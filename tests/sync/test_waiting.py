@@ -287,7 +287,7 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
 RULES = [
     *(f"sync/{each}" for each in ("limiter", "waiting_thread", "key_entry", "registry")),
     "sync/spends",
-    *(f"keyspace/{each}" for each in ("kept_keys", "keyspace", "key_spend", "spending")),
+    *(f"keyspace/{each}" for each in ("kept_keys", "keyspace", "spending")),
     *(f"reservoir/{each}" for each in ("sizing", "wait_queue", "denial_cache", "requests", "admission", "reservoir")),
     *(f"reservoir/{each}" for each in ("fallback", "forecast", "key_state", "lifecycle", "outage", "tokens")),
     "reservoir/bucket_view",

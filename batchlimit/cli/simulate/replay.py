@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from urllib.parse import unquote
 from zlib import crc32
 
+from batchlimit.base.key import stored
 from batchlimit.cli.simulate.fleet import Fleet
 from batchlimit.cli.simulate.log import Line, instants, pause
 from batchlimit.cli.simulate.plain_bucket import CallSample, ReplayBucket
 from batchlimit.cli.simulate.result import ReplayTally, Result
-from batchlimit.quota.key import stored
 from batchlimit.rules import Rule, Rules, Statuses
 from batchlimit.rules.key import KeyTemplate, NoKey
 from batchlimit.sync.limiter import RateLimiter

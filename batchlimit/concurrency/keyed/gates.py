@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from batchlimit.base.forks import Forkables
-from batchlimit.base.patterns import limits_by_name
+from batchlimit.base.key import limits_by_name
 from batchlimit.concurrency.critical_section import CLOSED
 from batchlimit.concurrency.keyed.limits import (
     Keyed,

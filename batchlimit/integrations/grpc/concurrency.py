@@ -10,7 +10,7 @@ import grpc.aio
 
 from batchlimit import AsyncConcurrencyLimiter, BatchLimitError, ConcurrencyLimited, ConcurrencyLimiter
 from batchlimit.admission.permit import ASYNC, THREADED, give_back
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.errors import PermitLost
 from batchlimit.integrations.grpc import serving

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name, none_for, stored
 from batchlimit.base.redaction import shown
 from batchlimit.quota.failure_policy import FailurePolicy, FailureSource, failure_rule
-from batchlimit.quota.key import stored
 from batchlimit.quota.lookup import Policies, QuotaSource, policies_of, quota_rule
 from batchlimit.quota.overrides.override import KeyRule, Mode, ModeSource, mode_rule
 from batchlimit.quota.quota import Quota
@@ -112,16 +112,14 @@ class _Named:
             self.now[name] = limit._replace(quota=before_it.quota if before_it and is_same else replace(limit.quota))
         known: dict[str, CodeLimit] = {} if before is None else {**before.gone, **then}
         self.gone: dict[str, CodeLimit] = {name: limit for name, limit in known.items() if name not in self.now}
-        self._find, self._find_gone = by_name(self.now), by_name(self.gone)
+        self._find, self._find_gone = by_name(self.now), by_name(self.gone, partial(none_for, "quota"))
         quotas = {name: limit.quota for name, limit in {**self.now, **self.gone}.items()}
         self.policies = Policies(quotas, {name: limit.quota for name, limit in then.items()})
 
     def limit(self, key: str) -> CodeLimit:
         """Return what holds for a key; ValueError: nothing."""
         name = stored(key)
-        if (found := self._find(name) or self._find_gone(name)) is None:
-            raise ValueError(f'no quota for key {shown(key)}; add a "*" entry for the keys that no other entry names')
-        return found
+        return self._find(name) or self._find_gone(name)
 
     def __call__(self, key: str) -> Quota:
         """Return the quota of a key."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from batchlimit.base.key import check_key, stored
 from batchlimit.base.redaction import escaped
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.lookup import Constant
 from batchlimit.quota.overrides.code import CodeFile
 from batchlimit.quota.overrides.override import Lost, NotUnderstood, Override

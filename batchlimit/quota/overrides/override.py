@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from batchlimit.base.patterns import by_name
+from batchlimit.base.key import by_name, check_key, stored
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import between, whole
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.grammar import LARGEST_WEIGHT
-from batchlimit.quota.key import check_key, stored
 from batchlimit.quota.quota import Quota
 
 Mode = Literal["enforce", "shadow", "open"]

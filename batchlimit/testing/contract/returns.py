@@ -4,8 +4,8 @@ import random
 import threading
 import time
 
+from batchlimit.base.key import LONGEST_KEY
 from batchlimit.bucket.messages import GiveBack, Level
-from batchlimit.quota.key import LONGEST_KEY
 from batchlimit.quota.quota import Quota
 from batchlimit.stores.protocols import Store
 from batchlimit.testing.contract.check import HUNDRED, KEY, MOST_SEEDS, SLOW, AskingInstance, cases

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from batchlimit.base.key import stored
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.grammar import LARGEST_WEIGHT
-from batchlimit.quota.key import stored
 from batchlimit.quota.overrides.override import KeyRule, NotUnderstood, Override, check_name
 from batchlimit.quota.quota import Quota
 

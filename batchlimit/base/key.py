@@ -1,11 +1,16 @@
-"""Checks of keys, costs and prefixes, and what stands for a long key."""
+"""Keys: checks of them, of costs and prefixes, what stands for a long one, and what is set by name or by pattern."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import translate
+from functools import partial
 from hashlib import blake2b
+from typing import Any, Never, TypeVar, overload
 
 from batchlimit.base.redaction import shown
 from batchlimit.base.setting import whole
+
+T = TypeVar("T")
 
 # Redis takes far longer names, but each is repeated in every request and in each of the bucket's fields.
 LONGEST_KEY = 256
@@ -126,3 +131,55 @@ def _encodable(what: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise ValueError(f"a {what} must be encodable as UTF-8, not {shown(text)}") from error
     return text
+
+
+@overload
+def by_name(names: Mapping[str, T]) -> Callable[[str], T | None]: ...
+@overload
+def by_name(names: Mapping[str, T], missing: Callable[[str], Never]) -> Callable[[str], T]: ...
+def by_name(names: Mapping[str, T], missing: Callable[[str], Never] | None = None) -> Callable[[str], T | None]:
+    """Return what a key is given: by its own name, then by the patterns in their order, then by "*".
+
+    For a key that has none of these `missing` raises; without it, it is given None.
+    """
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a mapping by key has names of type str, not {shown(name)}")
+        if not name:
+            raise ValueError("'' names no key; \"*\" stands for every key")
+    exact = dict(names)
+    # sorted() is stable: the patterns keep their order and only "*", which would hide those after it, goes last.
+    globs = sorted((name for name in exact if set(name) & set("*?[")), key=lambda name: name == "*")
+    values = [exact.pop(name) for name in globs]
+    # A group that is open around each pattern would be noted at each, which takes longer the more stand before it.
+    matches = re.compile("|".join(f"{translate(name)}()" for name in globs)).match if globs else None
+
+    def find(key: str) -> T | None:
+        if key in exact:
+            return exact[key]
+        if matches is not None and (found := matches(key)) and found.lastindex:
+            return values[found.lastindex - 1]
+        return missing and missing(key)
+
+    return find
+
+
+def limits_by_name(limits: object, like: str, made: Callable[[str, int, Any], T]) -> Callable[[str], T]:
+    """Return the function from a key to what is made of its limit: of the name, its place, and what was given."""
+    if not isinstance(limits, Mapping):
+        raise TypeError(f"limits must be like {like}, not {shown(limits)}")
+    if not limits:
+        raise ValueError('limits need an entry; "*" stands for every key')
+    entries: dict[str, T] = {}
+    for number, (name, given) in enumerate(limits.items()):
+        try:
+            entries[name] = made(name, number, given)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} (the limit of {shown(name)})") from None
+    find = by_name(entries, partial(none_for, "limit"))
+    return lambda key: find(check_key(key))
+
+
+def none_for(what: str, key: str) -> Never:
+    """Say that a mapping has nothing for a key."""
+    raise ValueError(f'no {what} for key {shown(key)}; add a "*" entry for the keys that no other entry names')
