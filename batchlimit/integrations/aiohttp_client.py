@@ -43,7 +43,6 @@ class LimitedClient:
     Example:
         >>> import aiohttp
         >>> from batchlimit import AsyncRateLimiter
-        >>> from batchlimit.integrations.aiohttp_client import LimitedClient
         >>> limiter = AsyncRateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
         >>> async with aiohttp.ClientSession(middlewares=(LimitedClient(limiter, wait=0),)) as session:
         ...     (await session.get("https://api.example.com/")).status

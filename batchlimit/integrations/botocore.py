@@ -57,7 +57,6 @@ def limit_client(
     Example:
         >>> import botocore.session
         >>> from batchlimit import RateLimiter
-        >>> from batchlimit.integrations.botocore import limit_client
         >>> limiter = RateLimiter.from_url("memory://", {"bedrock-runtime.*": "10/s burst 5", "*": "100/s"})
         >>> client = botocore.session.get_session().create_client("bedrock-runtime", region_name="eu-central-1")
         >>> limit_client(client, limiter, wait=10)

@@ -187,7 +187,7 @@ class Limits(Extension[Flask, LimiterSource]):
         front = app.extensions[NAME] = Front(limiter, self._rules, **self._options)
         front.enforcer.asking = self._asked
         app.before_request(self._admit)
-        app.after_request(self._tell)
+        app.after_request(lambda response: _hold().tell(response))
         serve: WSGIApp = app.wsgi_app
         slot = _slot(front)
 
@@ -210,9 +210,6 @@ class Limits(Extension[Flask, LimiterSource]):
         if endpoint is not None and current_app.view_functions.get(endpoint) in self._bare:
             hold.refusal = refusal_of_bare(endpoint, current_app.extensions[NAME].enforcer)
             raise rejected(hold.refusal)
-
-    def _tell(self, response: FlaskResponse) -> FlaskResponse:
-        return _hold().tell(response)
 
 
 def _hold() -> FlaskHold:

@@ -6,6 +6,7 @@ nobody serves are limited too. `limited` is a guard; `route_limit` is a middlewa
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from batchlimit.base.lazy import needed
@@ -21,7 +22,7 @@ from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
 from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 with needed(__name__, "litestar", "Litestar"):
-    from litestar import Litestar, Response
+    from litestar import Litestar
     from litestar.config.cors import CORSConfig
     from litestar.connection import ASGIConnection
     from litestar.exceptions import HTTPException, WebSocketException
@@ -95,7 +96,8 @@ def add_rate_limits(
     app.asgi_handler = middleware  # type: ignore[assignment]  # inside what gives a scope its application
     app.on_startup.insert(0, check)
     app.on_shutdown.append(middleware.close)
-    app.exception_handlers.setdefault(RefusedRequest, lambda _, error: _Answer(error.refusal))
+    answer: Any = lambda _, error: SimpleNamespace(to_asgi_response=lambda **_: partial(reject, error.refusal))  # noqa: E731
+    app.exception_handlers.setdefault(RefusedRequest, answer)
     return middleware
 
 
@@ -167,15 +169,3 @@ def route_limit(key: str, **options: Any) -> DefineMiddleware:
         ...     return data
     """
     return DefineMiddleware(RouteLimitMiddleware, key=key, **options)  # type: ignore[arg-type]
-
-
-class _Answer(Response[None]):
-    """What the middleware answers to a refusal."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(None, status_code=refusal.status)
-        self._refusal = refusal
-
-    def to_asgi_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return an ASGI application that answers."""
-        return partial(reject, self._refusal)

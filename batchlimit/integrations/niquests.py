@@ -46,7 +46,6 @@ class NiquestsAdapter(LimitedSender[RateLimiter], HTTPAdapter):  # type: ignore[
     Example:
         >>> import niquests
         >>> from batchlimit import RateLimiter
-        >>> from batchlimit.integrations.niquests import NiquestsAdapter
         >>> limiter = RateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
         >>> with niquests.Session() as session:
         ...     session.mount("https://", NiquestsAdapter(limiter, wait=0))
@@ -74,7 +73,6 @@ class AsyncNiquestsAdapter(LimitedSender[AsyncRateLimiter], AsyncHTTPAdapter):  
     Example:
         >>> import niquests
         >>> from batchlimit import AsyncRateLimiter
-        >>> from batchlimit.integrations.niquests import AsyncNiquestsAdapter
         >>> limiter = AsyncRateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
         >>> async with niquests.AsyncSession() as session:
         ...     session.mount("https://", AsyncNiquestsAdapter(limiter, wait=0))

@@ -56,7 +56,6 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
 
     Example:
         >>> from quart import Quart
-        >>> from batchlimit.integrations.quart import limited
         >>> from batchlimit.rules import Rule
         >>> app = Quart("shop")
         >>> limits = Limits("memory://", [Rule("search", "3/hour", key="search:all", match=None)], app)
@@ -74,53 +73,44 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
 
     def _hold_rules(self, app: Quart, limiter: AsyncLimiterSource) -> None:
         middleware = RateLimitMiddleware(app.asgi_app, limiter, self._rules, **self._options)
+        enforcer, middleware.charges_late = middleware.enforcer, True
         app.extensions[NAME], app.asgi_app = middleware, middleware  # type: ignore[assignment,method-assign]
         if self._options.get("on_rejected") is not None:
             app.register_error_handler(Rejected, _answer)
-        middleware.charges_late = True
-        _watch(app, middleware)
 
+        @cache
+        def bare() -> frozenset[str]:
+            """Return the endpoints whose limit Quart never sees, for the decorator stands above the route."""
+            inner, views = set[int](), app.view_functions
+            for view in views.values():
+                within: Any = view
+                while (within := getattr(within, "__wrapped__", None)) is not None:
+                    inner.add(id(within))
+            return frozenset(name for name, view in views.items() if view in _decorated and id(view) not in inner)
 
-def _watch(app: Quart, middleware: RateLimitMiddleware) -> None:
-    """Look for mistakes when the application starts, and at its requests: a server may not tell of a start."""
-    bare = cache(lambda: _bare_endpoints(app))
-    enforcer = middleware.enforcer
-
-    async def check() -> None:
-        before = (app.before_request_funcs, app.before_websocket_funcs)
-        functions: list[Any] = [each for some in before for of_one in some.values() for each in of_one]
-        for function in (*app.view_functions.values(), *functions):
-            for limit in marks_of(function):
+        @app.before_serving
+        async def check() -> None:
+            before = (app.before_request_funcs, app.before_websocket_funcs)
+            functions: list[Any] = [each for some in before for of_one in some.values() for each in of_one]
+            for limit in (limit for each in (*app.view_functions.values(), *functions) for limit in marks_of(each)):
                 enforcer.check(limit)
-        if bare():
-            raise RuntimeError(f"{BARE} ({', '.join(sorted(bare()))})")
+            if bare():
+                raise RuntimeError(f"{BARE} ({', '.join(sorted(bare()))})")
 
-    async def charge_preflight_of_view() -> None:
-        rule = request.url_rule
-        if rule is not None and not getattr(rule, "provide_automatic_options", False):
+        @app.before_request
+        async def charge_preflight_of_view() -> None:
             scope: Any = request.scope
-            if (refusal := await charge_preflight(scope)) is not None:
+            rule = request.url_rule
+            is_handled = rule is not None and not getattr(rule, "provide_automatic_options", False)
+            if is_handled and (refusal := await charge_preflight(scope)) is not None:
                 await _refuse(refusal, fields_to_write(refusal, scope))
 
-    async def refuse_bare() -> None:
-        if bare() and (endpoint := _current_connection().endpoint) in bare():
-            refusal = refusal_of_bare(endpoint, enforcer)
-            await _refuse(refusal, refusal.fields)
-
-    app.before_serving(check)
-    app.before_request(charge_preflight_of_view)
-    app.before_request(refuse_bare)
-    app.before_websocket(refuse_bare)
-
-
-def _bare_endpoints(app: Quart) -> frozenset[str]:
-    """Return the endpoints whose limit Quart never sees, for the decorator stands above the route."""
-    inner, views = set[int](), app.view_functions
-    for view in views.values():
-        within: Any = view
-        while (within := getattr(within, "__wrapped__", None)) is not None:
-            inner.add(id(within))
-    return frozenset(name for name, view in views.items() if view in _decorated and id(view) not in inner)
+        @app.before_websocket
+        @app.before_request  # too: a server may not tell of a start
+        async def refuse_bare() -> None:
+            if bare() and (endpoint := _current_connection().endpoint) in bare():
+                refusal = refusal_of_bare(endpoint, enforcer)
+                await _refuse(refusal, refusal.fields)
 
 
 def limited(

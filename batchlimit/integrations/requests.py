@@ -38,7 +38,6 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
     Example:
         >>> import requests
         >>> from batchlimit import RateLimiter
-        >>> from batchlimit.integrations.requests import LimitedAdapter
         >>> limiter = RateLimiter.from_url("memory://", {"api.example.com": "0/s", "*": "10/s"})
         >>> with requests.Session() as session:
         ...     session.mount("https://", LimitedAdapter(limiter, wait=0))

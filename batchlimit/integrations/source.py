@@ -24,13 +24,6 @@ DEADLINE = 0.25
 """Seconds that a request waits for the store: on a starved machine a live one takes longer than the 0.05 of a call."""
 
 
-def options_of(rules: Rules | RuleFile) -> dict[str, Any]:
-    """Return the quotas, failure policies (default closed) and modes of rules, and the deadline of web requests."""
-    if isinstance(rules, RuleFile):  # which says the rest as well
-        return {"quota": rules, "on_failure": {"*": FailurePolicy.closed()}, "mode": {}, "deadline": DEADLINE}
-    return {"quota": rules.quotas, "on_failure": rules.on_failure, "mode": rules.mode, "deadline": DEADLINE}
-
-
 def check_limiter(limiter: BaseRateLimiter[Any], rules: Rules | RuleFile, checks: Checks) -> None:
     """Check that a limiter goes by the rules; ValueError: it would stay behind when their file changes."""
     if not isinstance(rules, RuleFile):
@@ -80,7 +73,11 @@ class LimiterHome(Generic[L]):
     def _make(self) -> L:
         limiter: L
         if isinstance(self._source, str):
-            limiter = self._kind.from_url(self._source, **options_of(self._rules))
+            rules, options = self._rules, dict[str, Any](on_failure={"*": FailurePolicy.closed()})
+            if isinstance(rules, Rules):  # a file says the rest as well
+                options = {"on_failure": rules.on_failure, "mode": rules.mode}
+            quota = rules.quotas if isinstance(rules, Rules) else rules
+            limiter = self._kind.from_url(self._source, quota, deadline=DEADLINE, **options)
         else:
             limiter = self._source if self._is_given else self._source()
             check_limiter(limiter, self._rules, self._checks)

@@ -36,16 +36,11 @@ class Turn(NamedTuple):
 
 @dataclass(slots=True)
 class _Line:
-    begins: float
-    """When the first turn is due; inf: tokens lie there unused, so a new task asks."""
-    ends: float
-    """When the last one is due that this process told."""
-    spacing: float
-    """Seconds between two turns at a cost of 1."""
-    largest: float = math.inf
-    """What a task may cost; one that never fits would keep others waiting for a turn of which nothing comes."""
-    lingers: float = 0.0
-    """Until when a task whose turn came too early waits for the next token: one at a time."""
+    begins: float  # when the first turn is due; inf: tokens lie there unused, so a new task asks
+    ends: float  # when the last one is due that this process told
+    spacing: float  # seconds between two turns at a cost of 1
+    largest: float = math.inf  # what a task may cost: others would wait for a turn of one that never fits
+    lingers: float = 0.0  # until when a task whose turn came too early waits for the next token: one at a time
 
 
 class Lines:

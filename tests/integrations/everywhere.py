@@ -15,7 +15,7 @@ from django.test import AsyncClient, Client
 from django.test.utils import override_settings
 
 from batchlimit.integrations import aiohttp, asgi, django, fastapi, flask, litestar, quart, starlette, wsgi
-from batchlimit.integrations.django.configuration import async_front
+from batchlimit.integrations.django.configuration import front
 from tests.integrations import django_site
 from tests.integrations.asgi import call, http
 from tests.integrations.made import Made, Said, View, plain
@@ -169,7 +169,7 @@ def with_django(
 
         yield Served(get, django.middleware.statistics)
         if asynchronous:  # what is being settled is settled before the loop ends
-            runner.run(async_front().close())
+            runner.run(front(True).close())
 
 
 FACES: dict[str, Any] = {

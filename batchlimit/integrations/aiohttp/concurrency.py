@@ -18,12 +18,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KINDS = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
 
 
-def template_of(request: web.Request) -> str:
-    """Return the method and the template of the route that aiohttp found, such as "GET /users/{id}"."""
-    resource = request.match_info.route.resource
-    return "" if resource is None else f"{request.method} {resource.canonical}"
-
-
 def concurrency_limits(
     limiter: AsyncConcurrencyLimiter | AsyncKeyedConcurrencyLimiter, **options: Unpack[PermitOptions]
 ) -> Any:
@@ -47,7 +41,12 @@ def concurrency_limits(
         >>> from batchlimit import AsyncConcurrencyLimiter
         >>> app = web.Application(middlewares=[concurrency_limits(AsyncConcurrencyLimiter())])
     """
-    options.setdefault("operation", template_of)
+
+    def template(request: web.Request) -> str:
+        resource = request.match_info.route.resource
+        return "" if resource is None else f"{request.method} {resource.canonical}"
+
+    options.setdefault("operation", template)
     permits = WebPermits(_KINDS, ConcurrencyLimit(limiter=limiter, **options))
 
     @web.middleware
@@ -65,7 +64,9 @@ def concurrency_limits(
             if isinstance(response, web.StreamResponse):  # else aiohttp tells what is wrong, and answers 500
                 await send(request, response)
         except BaseException as error:
-            permits.complete(permit, request, _failed(error))
+            left, is_answer = isinstance(error, asyncio.CancelledError | ConnectionError), hasattr(error, "status")
+            status = getattr(error, "status", 499 if left else 500)  # that of an HTTPException
+            permits.complete(permit, request, Response(status, error=error, complete=is_answer))
             raise
         permits.complete(permit, request, Response(getattr(response, "status", 500)))
         return response
@@ -78,10 +79,3 @@ async def _prepare(request: web.Request, permit: Any, response: web.StreamRespon
     if isinstance(response, web.WebSocketResponse):
         give_back(permit)  # it lasts for as long as its client likes, and says nothing about the load
     await type(request)._prepare_hook(request, response)  # noqa: SLF001
-
-
-def _failed(error: BaseException) -> Response:
-    if isinstance(error, web.HTTPException):
-        return Response(error.status, error=error)
-    status = 499 if isinstance(error, asyncio.CancelledError | ConnectionError) else 500
-    return Response(status, error=error, complete=False)

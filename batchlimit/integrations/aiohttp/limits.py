@@ -130,9 +130,15 @@ class Limits:
 
 
 async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the fields to a response that is about to start, and watch it."""
     hold: AiohttpHold | None = request.get(HOLD)
     if hold is not None:
-        hold.prepare(response)
+        put(hold.outcome.headers, response)
+        hold.response = response
+        if hold.front.of_messages is not None and isinstance(response, web.WebSocketResponse):
+            hold.limit_messages(response)
+        elif hold.outcome.charges:
+            hold.count(response)
 
 
 def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = None) -> Callable[[Handler], Handler]:
@@ -199,21 +205,12 @@ def put(fields: list[Header], response: web.StreamResponse) -> None:
 class AiohttpHold:
     """One request that was admitted."""
 
-    __slots__ = ("_response", "_sent", "front", "outcome", "reject")
+    __slots__ = ("_sent", "front", "outcome", "reject", "response")
 
     def __init__(self, front: AsyncFront, outcome: Outcome, reject: Callable[..., Awaitable[Any]]) -> None:
         self.front, self.outcome, self.reject = front, outcome, reject
-        self._response: web.StreamResponse | None = None
+        self.response: web.StreamResponse | None = None  # the one that was prepared
         self._sent = 0
-
-    def prepare(self, response: web.StreamResponse) -> None:
-        """Add the fields to a response that is about to start, and watch it."""
-        put(self.outcome.headers, response)
-        self._response = response
-        if self.front.of_messages is not None and isinstance(response, web.WebSocketResponse):
-            self._limit_messages(response)
-        elif self.outcome.charges:
-            self._count(response)
 
     async def finish(self, request: web.Request, response: web.StreamResponse) -> None:
         """Send the response, and settle: with it, or with what went wrong."""
@@ -226,19 +223,19 @@ class AiohttpHold:
             if not isinstance(error, ConnectionError):
                 raise
         else:
-            self._response = response
+            self.response = response
             self._sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
             self.settle(None)
 
     def settle(self, error: BaseException | None) -> None:
         """Settle a request by its response, or by what its handler, or sending the response, has raised."""
-        response = error if isinstance(error, web.HTTPException) else self._response
+        response = error if isinstance(error, web.HTTPException) else self.response
         left = isinstance(error, asyncio.CancelledError | ConnectionError)  # the client; no response may have started
         status, told = (499 if left else 500, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]
         self.front.settle(self.outcome, Response(status, headers, error, error is None, self._sent))
 
-    def _count(self, response: web.StreamResponse) -> None:
+    def count(self, response: web.StreamResponse) -> None:
         """Count what a body that is an iterator, and a handler that writes by itself, hand to the response."""
         writer: Any = response._payload_writer  # noqa: SLF001  both pass by it
 
@@ -251,7 +248,7 @@ class AiohttpHold:
 
         writer.write, writer.write_eof = counting(writer.write), counting(writer.write_eof)
 
-    def _limit_messages(self, websocket: web.WebSocketResponse) -> None:
+    def limit_messages(self, websocket: web.WebSocketResponse) -> None:
         """Charge each message that the handler receives, however it asks for it; the first refused one closes."""
         receive: Any = websocket.receive
         waiting: WSMessage | None = None  # one whose turn was cancelled while it was charged

@@ -1,4 +1,4 @@
-"""The setting `BATCHLIMIT`, and what asks the limiter by it: from threads (`front`) or from tasks (`async_front`)."""
+"""The setting `BATCHLIMIT`, and what asks the limiter by it, from threads or from tasks."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
@@ -79,38 +79,33 @@ def blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     return async_to_sync(function) if iscoroutinefunction(function) else function
 
 
-@cache
-def front() -> Front:
-    """Return what asks the limiter from threads. Raises ImproperlyConfigured."""
-    made: Front = _made(Front, "LIMITER", blocking, "WSGI")
-    return made
+_KINDS: Any = (Front, "LIMITER", blocking, "WSGI"), (AsyncFront, "ASYNC_LIMITER", awaitable, "ASGI")
+fronts: dict[bool, Any] = {}
+"""Those that were made, by whether tasks ask."""
 
 
-@cache
-def async_front() -> AsyncFront:
-    """Return what asks the limiter from tasks; without a lifespan nothing closes it. Raises ImproperlyConfigured."""
-    made: AsyncFront = _made(AsyncFront, "ASYNC_LIMITER", awaitable, "ASGI")
-    return made
-
-
-def _made(kind: Callable[..., Any], limiter: str, called: Callable[..., Any], server: str) -> Any:
-    found = configuration()
-    source, identify = found.get("URL", found[limiter]), found["IDENTIFY"]
-    if source is None:
-        raise ImproperlyConfigured(f"{SETTING} has no {limiter}, which {server} needs")
-    options = {name.lower(): found[name] for name in _OPTIONS if name in found}
-    try:
-        made = kind(source, found["RULES"], identify=identify and called(identify), **options)
-    except (TypeError, ValueError) as error:
-        raise ImproperlyConfigured(f"{SETTING}: {error}") from error
-    made.enforcer.asking = asked
-    return made
+def front(is_async: bool) -> Any:
+    """Return what asks the limiter, from threads or tasks; nobody closes that of tasks. Raises ImproperlyConfigured."""
+    if is_async not in fronts:
+        kind, limiter, called, server = _KINDS[is_async]
+        found = configuration()
+        source, identify = found.get("URL", found[limiter]), found["IDENTIFY"]
+        if source is None:
+            raise ImproperlyConfigured(f"{SETTING} has no {limiter}, which {server} needs")
+        options = {name.lower(): found[name] for name in _OPTIONS if name in found}
+        try:
+            made = kind(source, found["RULES"], identify=identify and called(identify), **options)
+        except (TypeError, ValueError) as error:
+            raise ImproperlyConfigured(f"{SETTING}: {error}") from error
+        made.enforcer.asking = asked
+        fronts[is_async] = made
+    return fronts[is_async]
 
 
 def _forget(*, setting: str, **_: Any) -> None:
     if setting == SETTING:
-        for each in (configuration, front, async_front):
-            each.cache_clear()
+        configuration.cache_clear()
+        fronts.clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="batchlimit.configuration")

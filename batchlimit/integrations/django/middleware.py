@@ -18,7 +18,7 @@ from django.utils.decorators import sync_and_async_middleware
 from batchlimit.base.steps import Steps, drive, run
 from batchlimit.integrations.carried import OPERATION, give_back_permit
 from batchlimit.integrations.counters import EnforcementStatistics
-from batchlimit.integrations.django.configuration import asked, async_front, awaitable, blocking, configuration, front
+from batchlimit.integrations.django.configuration import asked, awaitable, blocking, configuration, front, fronts
 from batchlimit.integrations.enforcement import HOLD_NAME, Outcome, Refusal, Response, RouteLimit, unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.integrations.front import AsyncFront, Front
@@ -51,11 +51,6 @@ class Hold:
             self._loop.call_soon_threadsafe(self.front.settle, self.outcome, response)
 
 
-def hold_of(request: Any) -> Hold | None:
-    """Return what the middleware has made; None: the request has not passed through it."""
-    return getattr(request, HOLD_NAME, None)
-
-
 def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:
     """Return what ON_REJECTED answers, or problem details where that is None or raises; the middleware adds fields."""
     spare(request)
@@ -66,7 +61,7 @@ def answering(request: Any, refusal: Refusal, called: _Called) -> Steps[Any]:
             if response is not None:
                 raise TypeError(f"it returned {response!r}, which is no response")
         except Exception as error:  # noqa: BLE001  told in the log
-            if (hold := hold_of(request)) is not None:
+            if (hold := getattr(request, HOLD_NAME, None)) is not None:
                 hold.front.enforcer.counters.unanswered(refusal.rules, error)
     return HttpResponse(refusal.body, status=refusal.status, content_type="application/problem+json")
 
@@ -138,22 +133,19 @@ class RateLimitMiddleware:
         self._get_response, self._is_async = get_response, iscoroutinefunction(get_response)
         if self._is_async:
             markcoroutinefunction(self)
-            async_front()
-        else:
-            front()
+        front(self._is_async)
 
     def __repr__(self) -> str:
         return f"<RateLimitMiddleware before {self._get_response}>"
 
     def __call__(self, request: Any) -> Any:
         """Serve one request, as any middleware."""
-        if self._is_async:
-            return drive(self._served(request, async_front(), awaitable))
-        return run(self._served(request, front(), blocking))
+        go, called = (drive, awaitable) if self._is_async else (run, blocking)
+        return go(self._served(request, front(self._is_async), called))
 
     def process_exception(self, request: Any, error: Exception) -> None:
         """Keep what a view raised, for `charge`."""
-        if (hold := hold_of(request)) is not None:
+        if (hold := getattr(request, HOLD_NAME, None)) is not None:
             hold.error = error
 
     def _served(self, request: Any, front: Front | AsyncFront, called: Callable[..., Any]) -> Steps[Any]:
@@ -222,7 +214,7 @@ def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = N
 
 def _refusing(request: Any, limit: RouteLimit, parameters: _Values, called: _Called) -> Steps[Any]:
     """Charge a request to what its view asks for; return the answer of a refusal, None: there is none."""
-    if (hold := hold_of(request)) is None:
+    if (hold := getattr(request, HOLD_NAME, None)) is None:
         unprotected(limit.key, MISSING)
         return HttpResponse(status=503)
     refusal = yield called(hold.front.enforcer.ask)(limit, hold.outcome, {}, parameters)
@@ -235,8 +227,8 @@ def statistics() -> EnforcementStatistics:
     Returns:
         The EnforcementStatistics; under ASGI those of the event loop.
     """
-    found = async_front() if async_front.cache_info().currsize else front()
-    return found.enforcer.statistics()
+    counts: EnforcementStatistics = front(True in fronts).enforcer.statistics()
+    return counts
 
 
 def _told(request: Any, response: Any) -> Any:

@@ -8,8 +8,8 @@ from rest_framework.throttling import BaseThrottle
 
 from batchlimit.integrations.address import identity_of
 from batchlimit.integrations.django.configuration import asked, blocking, configuration
-from batchlimit.integrations.django.middleware import MISSING, hold_of, spare
-from batchlimit.integrations.enforcement import unprotected
+from batchlimit.integrations.django.middleware import MISSING, spare
+from batchlimit.integrations.enforcement import HOLD_NAME, unprotected
 from batchlimit.integrations.enforcement.plan import limit_for_route
 from batchlimit.rules.rule import ChargeSetting, RuleCost
 
@@ -49,7 +49,7 @@ def throttle(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = 
 
         def allow_request(self, request: Any, view: Any) -> bool:
             """Charge the request; return whether it goes on."""
-            if (hold := hold_of(request)) is None:
+            if (hold := getattr(request, HOLD_NAME, None)) is None:
                 unprotected(key, MISSING)
                 raise Unavailable
             identify = configuration()["IDENTIFY"]

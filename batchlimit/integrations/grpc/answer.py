@@ -37,7 +37,6 @@ def outcome_of(code: grpc.StatusCode) -> Outcome:
 
     Example:
         >>> import grpc
-        >>> from batchlimit.integrations.grpc import outcome_of
         >>> outcome_of(grpc.StatusCode.UNAVAILABLE)
         <Outcome.DROPPED: 'dropped'>
     """
@@ -75,7 +74,6 @@ class CallResponse(enforcement.Response):
 
     Example:
         >>> import grpc
-        >>> from batchlimit.integrations.grpc import CallResponse
         >>> CallResponse.of(grpc.StatusCode.NOT_FOUND).status
         404
     """

@@ -64,7 +64,6 @@ class RateLimitClientInterceptor(_RatedCalls[LimiterSource, Identify[grpc.Client
 
     Example:
         >>> import grpc
-        >>> from batchlimit.integrations.grpc import RateLimitClientInterceptor
         >>> from batchlimit.rules import Rule
         >>> limits = RateLimitClientInterceptor("memory://", [Rule("mail", "50/s", key="mail")], wait=True)
         >>> channel = grpc.intercept_channel(grpc.insecure_channel("localhost:50051"), limits)
@@ -94,7 +93,6 @@ class AsyncRateLimitClient(_RatedCalls[AsyncLimiterSource, AsyncIdentify[Any]], 
 
     Example:
         >>> import grpc.aio
-        >>> from batchlimit.integrations.grpc import AsyncRateLimitClient
         >>> from batchlimit.rules import Rule
         >>> limits = AsyncRateLimitClient("memory://", [Rule("mail", "50/s", key="mail")], wait=True)
         >>> async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):
@@ -192,7 +190,6 @@ class AsyncConcurrencyClient(_BoundedCalls[AsyncConcurrencyLimiter | AsyncKeyedC
     Example:
         >>> import grpc.aio
         >>> from batchlimit import AsyncConcurrencyLimiter
-        >>> from batchlimit.integrations.grpc import AsyncConcurrencyClient
         >>> async with AsyncConcurrencyLimiter() as limiter:
         ...     limits = AsyncConcurrencyClient(limiter)
         ...     async with grpc.aio.insecure_channel("localhost:50051", interceptors=limits.interceptors):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -60,7 +60,6 @@ class ConcurrencyInterceptor(
         >>> from concurrent.futures import ThreadPoolExecutor
         >>> import grpc
         >>> from batchlimit import ConcurrencyLimiter
-        >>> from batchlimit.integrations.grpc import ConcurrencyInterceptor
         >>> with ConcurrencyLimiter() as limiter, ThreadPoolExecutor(4) as workers:
         ...     server = grpc.server(workers, interceptors=[ConcurrencyInterceptor(limiter)])
         ...     server.stop(None).wait()
@@ -90,8 +89,10 @@ class ConcurrencyInterceptor(
         """Let a call in, or refuse it; grpcio calls this."""
         details, queued, handler = handler_call_details, None, None
         if self._permits.is_shared:
-            found = continuation(details)
-            return found and self._served(found, partial(self._permit_of, details), may_end=True)
+            found, permits = continuation(details), self._permits
+            return found and self._served(
+                found, lambda: permits.acquire(details, timeout=0, **self._options(details)), may_end=True
+            )
         asked = self._options(details)
         try:
             if self._workers is None:
@@ -104,26 +105,21 @@ class ConcurrencyInterceptor(
         waits = queued if permit is None else None
         try:
             if found := continuation(details):
-                permit_of = waits.permit_of if waits else lambda context: permit
-                handler = self._served(found, permit_of, asked.get("sheddable", False))
+                handler = self._served(found, waits.permit if waits else lambda: permit, asked.get("sheddable", False))
         finally:
             if handler is None:
                 waits.forget() if waits else give_back(permit)
         return waits.handler(handler) if waits and handler else handler
 
-    def _permit_of(self, details: grpc.HandlerCallDetails, context: Any) -> Any:
-        """Return the permit that a worker acquires, or refuse its call."""
-        try:
-            return self._permits.acquire(details, timeout=0, **self._options(details))
-        except BatchLimitError as error:
-            refused_by_limiter(error).end(context)
-            raise
-
-    def _served(self, found: serving.Handler, permit_of: Callable[[Any], Any], may_end: bool) -> serving.Handler:
+    def _served(self, found: serving.Handler, acquire: Callable[[], Any], may_end: bool) -> serving.Handler:
         """Return a handler that serves a call under the permit that a worker gets, which `may_end` it early."""
 
         def begin(context: Any) -> serving.CallEnd:
-            permit = permit_of(context)
+            try:
+                permit = acquire()
+            except BatchLimitError as error:
+                refused_by_limiter(error).end(context)
+                raise
             HELD.set(permit)
             return serving.CallEnd(context, serving.completing(permit, self._outcome), permit if may_end else None)
 
@@ -149,7 +145,6 @@ class AsyncConcurrencyInterceptor(
     Example:
         >>> import grpc.aio
         >>> from batchlimit import AsyncConcurrencyLimiter, Queue
-        >>> from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
         >>> async with AsyncConcurrencyLimiter(queue=Queue(100)) as limiter:
         ...     server = grpc.aio.server(interceptors=[AsyncConcurrencyInterceptor(limiter)])
         ...     await server.stop(None)
@@ -258,7 +253,6 @@ class AsyncByMethod(_Interceptors[AsyncConcurrencyLimiter, grpc.aio.ServerInterc
 
     Example:
         >>> from batchlimit import AsyncConcurrencyLimiter
-        >>> from batchlimit.integrations.grpc import AsyncByMethod
         >>> limits = AsyncByMethod({"/shop.Orders/Pay": AsyncConcurrencyLimiter(), "/grpc.health.*": None})
     """
 

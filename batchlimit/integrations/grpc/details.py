@@ -164,7 +164,6 @@ def check_permit() -> None:
         PermitLost: The shared permit is lost.
 
     Example:
-        >>> from batchlimit.integrations.grpc import check_permit
         >>> def Search(request, context):
         ...     for shard in range(100):
         ...         check_permit()

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import grpc
 
-from batchlimit import BatchLimitError, LimiterClosed
-from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_limiter
+from batchlimit import LimiterClosed
+from batchlimit.integrations.grpc.answer import CallRefusal
 from batchlimit.integrations.grpc.serving import Handler, function_of, streaming
 
 
@@ -23,13 +23,9 @@ class QueuedCall:
         """Give the permit back when it comes: there is no such method."""
         self._verdict.add_done_callback(lambda verdict: None if verdict.exception() else verdict.result().ignore())
 
-    def permit_of(self, context: Any) -> Any:
-        """Return the permit; end the call if it got none. In the thread that runs the call."""
-        try:
-            return self._verdict.result()
-        except BatchLimitError as error:
-            refused_by_limiter(error).end(context)
-            raise
+    def permit(self) -> Any:
+        """Return the permit, or raise the refusal. In the thread that runs the call."""
+        return self._verdict.result()
 
     def handler(self, call: Handler) -> Handler:
         """Return a handler, of one whose requests stream, that grpcio gives to this call, and not to its workers."""
@@ -41,10 +37,17 @@ class QueuedCall:
         parked.experimental_thread_pool = OwnPool(self._submit)  # type: ignore[attr-defined]
         return streaming(call, parked, call.request_deserializer)
 
-    def _submit(self, *job_of_grpcio: Any) -> "Future[Any]":
-        """Run a job, which is a function and its arguments, as soon as there is a place."""
+    def _submit(self, do: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+        """Run a job of grpcio as soon as there is a place."""
         done: Future[Any] = Future()
-        self._verdict.add_done_callback(lambda _: self._start(partial(_complete, done, *job_of_grpcio)))
+
+        def job() -> None:
+            try:
+                do(*arguments)
+            finally:
+                done.set_result(None)
+
+        self._verdict.add_done_callback(lambda _: self._start(job))
         return done
 
     def _start(self, job: Callable[[], None]) -> None:
@@ -65,13 +68,6 @@ class OwnPool(ThreadPoolExecutor):
 
     def __init__(self, submit: Callable[..., "Future[Any]"]) -> None:
         self.submit = submit  # type: ignore[method-assign]
-
-
-def _complete(done: "Future[Any]", do: Callable[..., Any], *arguments: Any) -> None:
-    try:
-        do(*arguments)
-    finally:
-        done.set_result(None)
 
 
 @lru_cache

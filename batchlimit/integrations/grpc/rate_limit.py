@@ -46,7 +46,6 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
         >>> import grpc
-        >>> from batchlimit.integrations.grpc import RateLimitInterceptor
         >>> from batchlimit.rules import Rule
         >>> rules = [Rule("orders", "100/s burst 200", key="orders:{ip}", match="/shop.Orders/*")]
         >>> with ThreadPoolExecutor(4) as workers:
@@ -94,7 +93,6 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
 
     Example:
         >>> import grpc.aio
-        >>> from batchlimit.integrations.grpc import AsyncRateLimitInterceptor
         >>> from batchlimit.rules import Rule
         >>> rules = [Rule("orders", "100/s burst 200", key="orders:{ip}", match="/shop.Orders/*")]
         >>> limits = AsyncRateLimitInterceptor("memory://", rules)

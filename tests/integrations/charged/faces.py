@@ -17,7 +17,7 @@ from django.core.wsgi import get_wsgi_application
 from django.test.utils import override_settings
 
 from batchlimit.integrations.django import middleware
-from batchlimit.integrations.django.configuration import async_front
+from batchlimit.integrations.django.configuration import front
 from tests.integrations import django_site
 from tests.integrations.charged import client
 from tests.integrations.charged.behind import KEY, OFF_KEY, Behind
@@ -71,7 +71,7 @@ def _project(behind: Behind, *, is_threaded: bool) -> Iterator[Made]:
         MIDDLEWARE=[django_site.MIDDLEWARE, "django.middleware.common.CommonMiddleware"],
     ):
         if not is_threaded:
-            behind.closing.append(lambda: async_front().close())
+            behind.closing.append(lambda: front(True).close())
         yield get_wsgi_application() if is_threaded else get_asgi_application(), middleware.statistics
 
 

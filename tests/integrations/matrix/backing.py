@@ -7,7 +7,6 @@ from typing import Any
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.source import options_of
 from batchlimit.reservoir import requests
 from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
@@ -22,7 +21,7 @@ class Backing:
     """Makes the limiter when its application asks for it, and obeys `pass SECONDS` and `left KEY` on standard input."""
 
     def __init__(self, url: str, prefix: str, rules: list[Rule]) -> None:
-        self._url, self._prefix, self._options = url, prefix, options_of(Rules(rules))
+        self._url, self._prefix, self._rules = url, prefix, Rules(rules)
         self._clock = Clock()
         self._limiter: Any = None
         self._loop: Any = None
@@ -47,18 +46,10 @@ class Backing:
     def _made(self, limiter: Any) -> Any:
         if self._url == VIRTUAL:
             clock = self._clock
-            return limiter(MemoryStore(clock), clock=clock, sizer=FixedBatch(1), **self._options)
+            return limiter(MemoryStore(clock), self._rules.quotas, clock=clock, sizer=FixedBatch(1))
         setattr(requests, "Ask", far)  # noqa: B010
-        patient = {"deadline": 30.0, "connect_timeout": 30.0}
-        quota = self._options["quota"]
-        return limiter.from_url(
-            self._url,
-            quota,
-            on_failure=self._options["on_failure"],
-            prefix=self._prefix,
-            sizer=FixedBatch(1),
-            **patient,
-        )
+        options = {"prefix": self._prefix, "sizer": FixedBatch(1), "deadline": 30.0, "connect_timeout": 30.0}
+        return limiter.from_url(self._url, self._rules.quotas, on_failure=self._rules.on_failure, **options)
 
     def _obey(self) -> None:
         with open(0, "rb", buffering=0, closefd=False) as asked:  # no lock that the end of the process would wait for
