@@ -127,14 +127,19 @@ def _django(view: Callable[[], Any] | None = None, **options: Any) -> Any:
     import django
     from django.conf import settings
     from django.core.wsgi import get_wsgi_application
-    from django.http import HttpResponse
     from django.urls import path
 
     caches = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": STORE}}
     settings.configure(SECRET_KEY="s", ALLOWED_HOSTS=["*"], CACHES=caches, **options)
     django.setup()
-    settings.ROOT_URLCONF = (path("item", view() if view else lambda _request: HttpResponse("ok")),)
+    settings.ROOT_URLCONF = (path("item", view() if view else _django_item),)
     return get_wsgi_application()
+
+
+def _django_item(_request: Any) -> Any:
+    from django.http import HttpResponse
+
+    return HttpResponse("ok", headers={"Content-Length": "2"})  # as by CommonMiddleware, which every project has
 
 
 def _ours_on_django(rules: int) -> Any:
@@ -147,14 +152,8 @@ def _ours_on_django(rules: int) -> Any:
 
 def _django_ratelimit(limits: int) -> Any:
     def view() -> Any:
-        from django.http import HttpResponse
-
         ratelimit = import_module("django_ratelimit.decorators").ratelimit
-
-        def item(_request: Any) -> HttpResponse:
-            return HttpResponse("ok")
-
-        found: Any = item
+        found: Any = _django_item
         for n in range(limits):
             found = ratelimit(key="header:x-user", rate=QUOTA.replace("minute", "m"), group=f"{PREFIX}{n}")(found)
         return found

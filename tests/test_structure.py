@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_781,
-    "functions": 3_370,
+    "lines": 46_785,
+    "functions": 3_371,
     "files": 293,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

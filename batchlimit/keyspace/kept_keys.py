@@ -89,9 +89,13 @@ class DormantKeys:
     def take(self, key: str) -> KeySnapshot | None:
         """Remove the snapshot of a key, and return it; None: there is none."""
         if (found := self.look_up(key)) is not None:
-            for shelf in self._shelves:
-                shelf.snapshots.pop(key, None)
+            self.forget(key)
         return found
+
+    def forget(self, key: str) -> None:
+        """Remove the snapshot of a key."""
+        for shelf in self._shelves:
+            shelf.snapshots.pop(key, None)
 
     def make_room(self, used: int, coming: int = 1) -> None:
         """Forget keys, oldest shelf first, where too many come: as many as come, or eight, so that no call waits."""

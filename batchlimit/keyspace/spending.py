@@ -236,7 +236,7 @@ class Spending:
                     tally[1] += each.message.cost
                     tally[2] += 0 < each.epoch != spent.epoch
                     if each.snapshot is not None:
-                        self._dormant.take(each.place)  # the new one may come to another shelf
+                        self._dormant.forget(each.place)  # the new one may come to another shelf
                     kept[each.place] = each.packed(now)
         return outcome
 
