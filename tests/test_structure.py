@@ -19,12 +19,12 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_785,
-    "functions": 3_371,
-    "files": 293,
+    "lines": 46_767,
+    "functions": 3_367,
+    "files": 292,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
-    "lines of tests/": 84_426,
+    "lines of tests/": 84_428,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
 

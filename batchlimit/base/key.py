@@ -44,6 +44,7 @@ def check_key(key: object) -> str:
     """The key itself: a non-empty str that UTF-8 can encode. Raises TypeError for another type, else ValueError."""
     if not isinstance(key, str):
         hint = "; decode it first" if isinstance(key, bytes | bytearray | memoryview) else ""
+        hint = "; several go to `acquire_all`, if a limiter has it" if isinstance(key, list | tuple | set) else hint
         raise TypeError(f"a key must be a str, not {shown(key)}{hint}")
     if not key:
         raise ValueError("a key must not be empty: ''")

@@ -8,10 +8,9 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Self, cast
 
 from batchlimit.base.steps import drive
-from batchlimit.base.unique import AsyncClosing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.classification import outcome_of
-from batchlimit.concurrency.limiter import BaseLimiter
+from batchlimit.concurrency.limiter import BaseLimiter, TaskLimiter
 from batchlimit.concurrency.permit import ASKED, HELD, OVER, SUCCESS, WAITING, BasePermit
 from batchlimit.concurrency.queue import GateWaiter
 from batchlimit.concurrency.waits import BlockTask, TaskWakeup
@@ -111,7 +110,7 @@ class AsyncPermit(BasePermit):
             self._block.cancel(f"{self!r} was shed")
 
 
-class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
+class AsyncConcurrencyLimiter(TaskLimiter, BaseLimiter):
     """Limits how many calls are under way at once, to the number that its law finds best.
 
     One limiter serves the tasks of any event loops, also of several threads. It is bound to no loop: make it when and
@@ -159,8 +158,3 @@ class AsyncConcurrencyLimiter(AsyncClosing, BaseLimiter):
         permit = AsyncPermit(self._locked_gate, operation, priority, sheddable)
         permit._partition, permit._timeout = partition, math.inf if timeout is None else patience(timeout)
         return permit
-
-    async def close(self) -> None:
-        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
-        self._rounds.stop(0)  # a watcher that hangs is not waited for
-        self._locked_gate.close()

@@ -1,6 +1,5 @@
 """What happens under the lock of a gate: its changes, and its queue."""
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -8,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from batchlimit.base.setting import whole
 from batchlimit.base.steps import Steps
 from batchlimit.base.waking import HEARTBEAT
 from batchlimit.concurrency.gate import Gate, Reason
@@ -110,7 +108,6 @@ class CriticalSection:
 
     def join_queue(self, waiter: GateWaiter, partition: str) -> None:
         """Begin to wait, or raise why not; any thread calls `wake`, once; RuntimeError says that nobody is there."""
-        whole("the priority of what may wait", waiter.priority, -math.inf, math.inf)
         self.do(lambda: self._join(waiter, partition))
         self.wake()
 

@@ -46,7 +46,6 @@ class Caller(GateWaiter):
         except IndexError:
             return
         is_held = self.locked_gate.leave_queue(self._permit, self)
-        self._deadlines.note_end(self)
         try:
             if not is_held:
                 refused(self.locked_gate.in_vain(self))
@@ -104,12 +103,6 @@ class Deadlines:
             threading.Thread(target=self._run, name="batchlimit-deadlines", daemon=True).start()
         except RuntimeError:  # no thread can be had: nobody would ever end this wait
             caller.settle()
-
-    def note_end(self, caller: Caller) -> None:
-        """Let the thread end, or wait for another deadline, if it waits for that of a caller that waits no longer."""
-        with self._lock:
-            if self._waiting and self._waiting[0][2] is caller:
-                self._bell.notify()
 
     def _run(self) -> None:
         with self._lock:

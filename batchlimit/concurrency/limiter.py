@@ -1,14 +1,14 @@
-"""ConcurrencyLimiter for threads, and what it has in common with the one for tasks."""
+"""ConcurrencyLimiter for threads, and what all limiters of the calls of one process have in common."""
 
 import math
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from batchlimit.base.setting import function, of_kind
-from batchlimit.base.unique import Closing, Unique
+from batchlimit.base.unique import AsyncClosing, Closing, Unique
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.classification import Classify, classify
 from batchlimit.concurrency.later import Admitted, Deadlines, Refused
@@ -23,11 +23,49 @@ from batchlimit.concurrency.statistics import ConcurrencyStatistics
 from batchlimit.concurrency.watchers.rounds import Rounds
 from batchlimit.concurrency.watchers.watcher import Watcher
 
+if TYPE_CHECKING:
+    from batchlimit.concurrency.keyed.gates import KeyedGates
 
-class BaseLimiter(Unique):
-    """A locked gate and its watchers. Each of the two APIs has its own way to wait at the gate."""
+
+class LocalLimiter(Unique):
+    """What calls of one process enter, and the rounds that watch the machine for it."""
 
     _instead = "make one in each process: each limits itself"
+    _gates: "LockedGate | KeyedGates"
+
+    def _begin(self, gates: "LockedGate | KeyedGates", watchers: Iterable[Watcher], every: float, alone: bool) -> None:
+        self._gates, self._rounds = gates, Rounds(watchers, gates.end_period, every=every, alone=alone)
+        self._rounds.start()
+        weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self._gates!r}>"
+
+
+class ThreadedLimiter(Closing, LocalLimiter):
+    """A local limiter whose callers are threads."""
+
+    @cached_property
+    def _deadlines(self) -> Deadlines:
+        return Deadlines(self._gates.clock)
+
+    def close(self) -> None:
+        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
+        self._rounds.stop()
+        self._gates.close()
+
+
+class TaskLimiter(AsyncClosing, LocalLimiter):
+    """A local limiter whose callers are tasks."""
+
+    async def close(self) -> None:
+        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
+        self._rounds.stop(0)  # a watcher that hangs is not waited for
+        self._gates.close()
+
+
+class BaseLimiter(LocalLimiter):
+    """A locked gate and its watchers. Each of the two APIs has its own way to wait at the gate."""
 
     def __init__(
         self,
@@ -47,12 +85,7 @@ class BaseLimiter(Unique):
         options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
         law = prepared(Knee() if law is None else law, options)
         gate = self._locked_gate = LockedGate(law, partitions, queue, options)
-        self._rounds = Rounds(options.watchers, gate.end_period, every=every, alone=shedding is not None)
-        self._rounds.start()
-        weakref.finalize(self, self._rounds.retire)  # one that was dropped unclosed leaves no thread behind
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self._locked_gate!r}>"
+        self._begin(gate, options.watchers, every, shedding is not None)
 
     @property
     def limit(self) -> int:
@@ -105,7 +138,7 @@ class BaseLimiter(Unique):
         return self._locked_gate.statistics(self._rounds.statistics())
 
 
-class ConcurrencyLimiter(Closing, BaseLimiter):
+class ConcurrencyLimiter(ThreadedLimiter, BaseLimiter):
     """Limits how many calls are under way at once, to the number that its law finds best.
 
     It is safe in threads and over fork.
@@ -163,8 +196,7 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         Raises:
             ConcurrencyLimited: The call was refused; `reason` says why, `retry_after` when to come back.
             LimiterClosed: The limiter was closed.
-            TypeError, ValueError: `timeout` is no number from 0; or a call that waits, or may be shed, has a `priority`
-                that is no whole number.
+            TypeError, ValueError: `timeout` is no number from 0, or `priority` no whole number.
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
@@ -212,12 +244,3 @@ class ConcurrencyLimiter(Closing, BaseLimiter):
         """
         permit = Permit(self._locked_gate, operation, priority, sheddable)
         return self._deadlines.admit(permit, partition, patience(timeout), (admitted, refused))
-
-    @cached_property
-    def _deadlines(self) -> Deadlines:
-        return Deadlines(self._locked_gate.clock)
-
-    def close(self) -> None:
-        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
-        self._rounds.stop()
-        self._locked_gate.close()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
+from batchlimit.base.key import check_key
 from batchlimit.base.steps import drive
 from batchlimit.base.unique import Unique
 from batchlimit.concurrency.waits import BlockTask, Slot, TaskWakeup, waits_of
@@ -27,7 +28,7 @@ class BaseSharedPermit(Unique):
     def __init__(self, engine: "Engine", key: str) -> None:
         self._place: Place | None = None
         self._is_lost: bool | None = None  # known when it is released
-        self._engine, self.key = engine, key
+        self._engine, self.key = engine, key if key.__class__ is str else check_key(key)
 
     def __repr__(self) -> str:
         state = "not entered"

@@ -123,8 +123,9 @@ def test_patterns_and_keys() -> None:
         for wrong in ("other", ""):
             with pytest.raises(ValueError, match="key"):
                 limiter.acquire(wrong)
-        with pytest.raises(TypeError):
-            limiter.acquire(7)  # type: ignore[arg-type]
+        for no_key in (7, ["gpu", "export:1"]):
+            with pytest.raises(TypeError, match="a key must be a str, not "):
+                limiter.acquire(no_key)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

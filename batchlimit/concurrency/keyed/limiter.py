@@ -1,20 +1,101 @@
 """KeyedConcurrencyLimiter for threads, AsyncKeyedConcurrencyLimiter for tasks."""
 
 import math
-from collections.abc import Iterable
-from functools import cached_property, partial
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal, overload
 
+from batchlimit.base.redaction import shown
+from batchlimit.base.setting import between, function, several, whole
 from batchlimit.base.steps import run
-from batchlimit.base.unique import AsyncClosing, Closing
 from batchlimit.base.waiting import patience
 from batchlimit.concurrency.async_limiter import AsyncPermit
-from batchlimit.concurrency.keyed.base import BaseKeyedLimiter
+from batchlimit.concurrency.classification import Classify, classify
+from batchlimit.concurrency.keyed.gates import KeyedGates
+from batchlimit.concurrency.keyed.limits import Keyed, KeyedStatistics, KeyStatistics
 from batchlimit.concurrency.keyed.permits import AsyncPermits, Permits, entering
-from batchlimit.concurrency.later import Admitted, Deadlines, Refused
+from batchlimit.concurrency.later import Admitted, Refused
+from batchlimit.concurrency.limiter import LocalLimiter, TaskLimiter, ThreadedLimiter
+from batchlimit.concurrency.locked_gate import Bypass, GateOptions
 from batchlimit.concurrency.permit import Permit
+from batchlimit.concurrency.shedding import Shedding
+from batchlimit.concurrency.watchers.watcher import Watcher
 
 
-class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
+class BaseKeyedLimiter(LocalLimiter):
+    """The gates of all keys. Each of the two APIs has its own way to wait at them."""
+
+    _gates: KeyedGates
+
+    def __init__(
+        self,
+        limits: Mapping[str, int | Keyed],
+        *,
+        classify: Classify = classify,
+        bypass: Bypass | None = None,
+        max_keys: int = 10_000,
+        idle_after: float = 60.0,
+        watchers: Sequence[Watcher] = (),
+        every: float = 30.0,
+        shedding: Shedding | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        max_keys, idle_after = whole("max_keys", max_keys), between("idle_after (seconds)", idle_after, 0, 1e9, "[]")
+        options = GateOptions.checked(classify, bypass, watchers, shedding, clock)
+        if shedding is not None and shedding.over is not None:
+            raise ValueError("over= is about the limit of one key: give such a shedding to Keyed")
+        gates = KeyedGates(limits, options, max_keys, idle_after)
+        self._by_key = gates.by_key
+        self._begin(gates, (*options.watchers, *[gates] * gates.watches_keys), every, gates.sheds)
+
+    def statistics(self) -> KeyedStatistics:
+        """Return how many calls are under way and wait now, and what was counted so far, by pattern.
+
+        Returns:
+            A copy, which changes no more.
+        """
+        return self._gates.statistics(self._rounds.statistics())
+
+    @overload
+    def listen(self, changed: Callable[[str, int, int], object]) -> None: ...
+    @overload
+    def listen(self, changed: Callable[[str, int, int, str], object], *, why: Literal[True]) -> None: ...
+    def listen(self, changed: Callable[..., object], *, why: bool = False) -> None:
+        """Have a function called after each change of the limit of a key.
+
+        It is called in the thread that ended a call, without any lock: let it be quick. What it raises is logged. A key
+        whose law is shared takes over the limit when one of its own calls ends, and `changed` is called then.
+
+        Args:
+            changed: Gets the key, and its limit before and after (calls).
+            why: Whether `changed` gets the reason, too; see `ConcurrencyLimiter.listen` (default False).
+        """
+        self._gates.listen(function("changed", changed), why)
+
+    def busiest(self, count: int = 10) -> list[KeyStatistics]:
+        """Return the keys with the most calls under way and waiting now.
+
+        Args:
+            count: How many keys at most (default 10).
+
+        Returns:
+            The keys, the busiest first; keys without a call are left out.
+        """
+        return sorted(self._gates.busy(), key=lambda key: (-key.in_flight - key.waiting, key.key))[:count]
+
+    def _order(self, keys: Iterable[str]) -> list[str]:
+        """Return keys in the order in which all callers acquire them: that of the limits, then by name."""
+        found = several("keys", keys, "keys")
+        numbered = {(self._gates.pattern_of(key).number, key) for key in found}
+        if not found:
+            raise ValueError("there must be at least one key to acquire")
+        if len(numbered) < len(found):
+            raise ValueError(f"a key is named twice in {shown(found)}: one call holds one place at a key")
+        return [key for _number, key in sorted(numbered)]
+
+
+class KeyedConcurrencyLimiter(ThreadedLimiter, BaseKeyedLimiter):
     """Limits how many calls of each key are under way at once: of a repository, a user, a tenant.
 
     It is safe in threads and over fork. It limits this process alone.
@@ -72,7 +153,7 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             ConcurrencyLimited, LimiterClosed: As `ConcurrencyLimiter.acquire`.
             TypeError, ValueError: As there; or the key is no str, is empty, or has no limit.
         """
-        gate = self._by_key.get(key) or self._gates.find(key)
+        gate = (self._by_key.get(key) if key.__class__ is str else None) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)
         wait = math.inf if timeout is None else patience(timeout)
         if seconds := permit._enter(partition, wait):
@@ -106,13 +187,9 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             ConcurrencyLimited: The call was refused, for it may not wait or the queue is full.
             LimiterClosed, TypeError, ValueError: As `acquire`.
         """
-        gate = self._by_key.get(key) or self._gates.find(key)
+        gate = (self._by_key.get(key) if key.__class__ is str else None) or self._gates.find(key)
         permit = Permit(gate, operation, priority, sheddable)
         return self._deadlines.admit(permit, partition, patience(timeout), (admitted, refused))
-
-    @cached_property
-    def _deadlines(self) -> Deadlines:
-        return Deadlines(self._gates.clock)
 
     def acquire_all(
         self,
@@ -148,13 +225,8 @@ class KeyedConcurrencyLimiter(Closing, BaseKeyedLimiter):
             permit._expose()
         return Permits(order, held)
 
-    def close(self) -> None:
-        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
-        self._rounds.stop()
-        self._gates.close()
 
-
-class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
+class AsyncKeyedConcurrencyLimiter(TaskLimiter, BaseKeyedLimiter):
     """Limits how many calls of each key are under way at once: of a repository, a user, a tenant.
 
     One limiter serves the tasks of any event loops, also of several threads. It limits this process alone.
@@ -196,7 +268,7 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         Raises:
             LimiterClosed, TypeError, ValueError: As `KeyedConcurrencyLimiter.acquire`.
         """
-        gate = self._by_key.get(key) or self._gates.find(key)
+        gate = (self._by_key.get(key) if key.__class__ is str else None) or self._gates.find(key)
         permit = AsyncPermit(gate, operation, priority, sheddable)
         permit._partition, permit._timeout = partition, math.inf if timeout is None else patience(timeout)
         return permit
@@ -226,8 +298,3 @@ class AsyncKeyedConcurrencyLimiter(AsyncClosing, BaseKeyedLimiter):
         permit_of = partial(AsyncPermit, operation=operation, priority=priority, sheddable=sheddable)
         order = self._order(keys)
         return AsyncPermits(order, partial(entering, self._gates, order, patience(timeout), permit_of, partition))
-
-    async def close(self) -> None:
-        """Let no call enter any more; waiters get LimiterClosed, calls under way go on."""
-        self._rounds.stop(0)  # a watcher that hangs is not waited for
-        self._gates.close()

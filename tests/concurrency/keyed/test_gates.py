@@ -362,7 +362,12 @@ def test_arguments_that_cannot_work(make: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     ("key", "message"),
-    [("other", "no limit for key 'other'; add a"), ("", "a key must not be empty"), (b"a", "a key must be a str")],
+    [
+        ("other", "no limit for key 'other'; add a"),
+        ("", "a key must not be empty"),
+        (b"a", "a key must be a str, not b'a'; decode it first$"),
+        (["a", "b"], r"a key must be a str, not \['a', 'b'\]; several go to `acquire_all`"),
+    ],
 )
 def test_keys_that_have_no_limit(key: Any, message: str) -> None:
     limiter = KeyedConcurrencyLimiter({"repo:*": Keyed(lambda: AIMD(minimum=1, timeout=5), queue=Queue(5))})
