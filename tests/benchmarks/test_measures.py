@@ -105,7 +105,7 @@ def test_a_call_passes_few_files_and_functions(
 ) -> None:
     monkeypatch.setattr(source, "DEADLINE", 30.0)  # a first request whose answer is late passes two files more
     figures = list(path.figures({name: api(valkey.url)}))
-    assert sum(bool(each.verdict) for each in figures) == (4 if name == path.WEB else 10)
+    assert sum(bool(each.verdict) for each in figures) == (6 if name == path.WEB else 10)
     assert [str(each) for each in figures if each.verdict == "short"] == []
 
 
