@@ -19,12 +19,12 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_767,
+    "lines": 46_764,
     "functions": 3_367,
     "files": 292,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
-    "lines of tests/": 84_428,
+    "lines of tests/": 84_283,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
 

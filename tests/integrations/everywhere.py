@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from django.test import AsyncClient, Client
+from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.wsgi import WSGIHandler
 from django.test.utils import override_settings
 
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations import aiohttp, asgi, django, fastapi, flask, litestar, quart, starlette, wsgi
 from batchlimit.integrations.django.configuration import front
+from batchlimit.integrations.permits import ConcurrencyLimit
 from tests.integrations import django_site
 from tests.integrations.asgi import call, http
 from tests.integrations.made import Made, Said, View, plain
@@ -30,6 +33,8 @@ from tests.integrations.structured import Limit, read_limits
 
 KEY = "search:{user}"
 Views = Sequence[View]
+Around = Callable[[Any], Any]
+"""Returns what is served in the place of an application: something before it."""
 
 
 class Reply(NamedTuple):
@@ -51,10 +56,15 @@ def seen(decisions: Any, request: Any) -> str:
 
 
 class Served:
-    """An application that is called: by `call` with a scope and with messages, where it is one of ASGI."""
+    """An application that is called: by `call` with a scope and with messages, where it is one of ASGI.
 
-    def __init__(self, get: Callable[[str, dict[str, str]], Reply], statistics: Any, call: Any = None) -> None:
-        self._get, self.statistics, self.call = get, statistics, call
+    What a task awaits, `run` awaits on its loop; in a thread it is there.
+    """
+
+    def __init__(
+        self, get: Callable[[str, dict[str, str]], Reply], statistics: Any, run: Callable[[Any], Any], call: Any = None
+    ) -> None:
+        self._get, self.statistics, self.run, self.call = get, statistics, run, call
 
     def get(self, path: str, user: str = "ann", **fields: str) -> Reply:
         """Call it with a path, as a user, with header fields."""
@@ -71,10 +81,10 @@ def on_loop(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
         def get(path: str, given: dict[str, str]) -> Reply:
             headers = [(name.encode(), text.encode()) for name, text in {"host": "x", **given}.items()]
             reply = runner.run(call(app, http(path, headers=headers)))
-            fields = {name.decode(): value.decode() for name, value in reply.fields.items()}
+            fields = {name.decode().lower(): value.decode() for name, value in reply.fields.items()}
             return Reply(reply.status, reply.body.decode(), fields)
 
-        yield Served(get, statistics, lambda scope, *incoming: runner.run(call(app, scope, *incoming)))
+        yield Served(get, statistics, runner.run, lambda scope, *incoming: runner.run(call(app, scope, *incoming)))
 
 
 @contextmanager
@@ -89,7 +99,11 @@ def in_thread(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
         getattr(body, "close", lambda: None)()
         return Reply(int(told[0][:3]), text, {name.lower(): value for name, value in told[1]})
 
-    yield Served(get, statistics)
+    yield Served(get, statistics, lambda found: found)
+
+
+def _as_it_is(app: Any) -> Any:
+    return app
 
 
 def _views(face: Any) -> list[View]:
@@ -102,17 +116,22 @@ def _views(face: Any) -> list[View]:
 
 
 def _in_tasks(made: Callable[..., Made], face: Any) -> Any:
-    def serving(rules: Any, source: Any = "memory://", views: Views = (), **options: Any) -> Any:
-        return on_loop(*made(views or _views(face), source, rules, **options))
+    def serving(
+        rules: Any, source: Any = "memory://", views: Views = (), *, around: Around = _as_it_is, **options: Any
+    ) -> Any:
+        app, statistics = made(views or _views(face), source, rules, **options)
+        return on_loop(around(app), statistics)
 
     return serving
 
 
 @contextmanager
-def with_aiohttp(rules: Any, source: Any = "memory://", views: Views = (), **options: Any) -> Iterator[Served]:
+def with_aiohttp(
+    rules: Any, source: Any = "memory://", views: Views = (), *, around: Around = _as_it_is, **options: Any
+) -> Iterator[Served]:
     app, statistics = of_aiohttp.made(views or _views(aiohttp), source, rules, **options)
     with asyncio.Runner() as runner:
-        client = runner.run(_client(app))
+        client = runner.run(_client(around(app)))
 
         async def ask(path: str, given: dict[str, str]) -> Reply:
             async with client.get(path, headers=given) as reply:
@@ -120,7 +139,7 @@ def with_aiohttp(rules: Any, source: Any = "memory://", views: Views = (), **opt
                 return Reply(reply.status, await reply.text(), fields)
 
         try:
-            yield Served(lambda path, given: runner.run(ask(path, given)), statistics)
+            yield Served(lambda path, given: runner.run(ask(path, given)), statistics, runner.run)
         finally:
             runner.run(client.close())
 
@@ -131,45 +150,40 @@ async def _client(app: web.Application) -> Any:
     return client
 
 
-def with_flask(rules: Any, source: Any = "memory://", views: Views = (), **options: Any) -> Any:
-    return in_thread(*of_flask.made(views or _views(flask), source, rules, **options))
+def with_flask(
+    rules: Any, source: Any = "memory://", views: Views = (), *, around: Around = _as_it_is, **options: Any
+) -> Any:
+    app, statistics = of_flask.made(views or _views(flask), source, rules, **options)
+    return in_thread(around(app), statistics)
 
 
-def with_wsgi(rules: Any, source: Any = "memory://", **options: Any) -> Any:
+def with_wsgi(rules: Any, source: Any = "memory://", *, around: Around = _as_it_is, **options: Any) -> Any:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [])
         return [seen(wsgi.decisions, environ).encode()]
 
     identify = {"identify": lambda environ: {"user": environ["HTTP_X_USER"]}}
     limits = wsgi.RateLimitMiddleware(app, source, rules, **{**identify, **options})
-    return in_thread(limits, limits.statistics)
+    return in_thread(around(limits), limits.statistics)
 
 
 @contextmanager
 def with_django(
-    rules: Any, source: Any = "memory://", views: Views = (), *, asynchronous: bool = False, **options: Any
-) -> Iterator[Served]:
+    rules: Any, source: Any = "memory://", views: Views = (),
+    *, asynchronous: bool = False, around: Around = _as_it_is, **options: Any,
+) -> Iterator[Served]:  # fmt: skip
     mine = {"URL": source} if isinstance(source, str) else {"LIMITER": source, "ASYNC_LIMITER": source}
     mine |= {"RULES": rules, "IDENTIFY": django_site.who}
     mine |= {name.upper(): value for name, value in options.items()}
     routes = of_django.urls(views or _views(django), "async" if asynchronous else "sync")
-    with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=routes), asyncio.Runner() as runner:
-        client: Any = (AsyncClient if asynchronous else Client)(raise_request_exception=False)
-
-        async def ask(path: str, given: dict[str, str]) -> tuple[Any, bytes]:
-            reply = await client.get(path, headers=given)
-            return reply, b"".join([part async for part in reply]) if reply.streaming else reply.content
-
-        def get(path: str, given: dict[str, str]) -> Reply:
-            if asynchronous:
-                reply, body = runner.run(ask(path, given))
-            else:
-                body = (reply := client.get(path, headers=given)).getvalue()
-            return Reply(reply.status_code, body.decode(), {k.lower(): v for k, v in reply.headers.items()})
-
-        yield Served(get, django.middleware.statistics)
-        if asynchronous:  # what is being settled is settled before the loop ends
-            runner.run(front(True).close())
+    middleware = [f"{django.operation_names.__module__}.operation_names", django_site.MIDDLEWARE]
+    served = on_loop if asynchronous else in_thread
+    with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=routes, MIDDLEWARE=middleware):
+        handler: Any = ASGIHandler() if asynchronous else WSGIHandler()
+        with served(around(handler), django.middleware.statistics) as found:
+            yield found
+            if asynchronous:  # what is being settled is settled before the loop ends
+                found.run(front(True).close())
 
 
 FACES: dict[str, Any] = {
@@ -192,3 +206,23 @@ ROUTING = [each for each in FACES if each != "wsgi"]
 """Faces whose routes ask for rules."""
 PEERS = ["192.0.2.1", "127.0.0.1"]
 """Who asks."""
+
+
+@contextmanager
+def bounded(
+    face: str, law: Any, rules: Any, *views: View, clock: Any = None, is_one: bool = False, **terms: Any
+) -> Iterator[tuple[Served, Any]]:
+    """Serve by rules behind a concurrency limit of this law, in a middleware of its own or in one; and its limiter."""
+    kind: Any = ConcurrencyLimiter if face in THREADS else AsyncConcurrencyLimiter
+    limiter = kind(law) if clock is None else kind(law, clock=clock)
+
+    def around(app: Any) -> Any:
+        if face != "aiohttp":
+            return (wsgi if face in THREADS else asgi).ConcurrencyLimitMiddleware(app, limiter, **terms)
+        app.middlewares.insert(0, aiohttp.concurrency_limits(limiter, **terms))
+        return app
+
+    more: Any = {"concurrency": ConcurrencyLimit(limiter=limiter, **terms)} if is_one else {"around": around}
+    with FACES[face](rules, *(["memory://", views] if views else []), **more) as served:
+        yield served, limiter
+        served.run(limiter.close())

@@ -23,7 +23,7 @@ from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.stores import MemoryStore
 from tests.integrations import everywhere
 from tests.integrations.asgi import websocket
-from tests.integrations.everywhere import EVERYWHERE, FACES, ON_ASGI, ROUTING, Served, in_thread, on_loop
+from tests.integrations.everywhere import EVERYWHERE, FACES, ON_ASGI, ROUTING, Served
 from tests.integrations.faces.rules import RULES, TYPO, VIEWS
 from tests.integrations.made import View, fails, user_of
 from tests.sync.stage import ARRIVAL, Clock
@@ -418,19 +418,13 @@ WITHIN = [
 
 
 @pytest.mark.parametrize("face", ["asgi", "wsgi", "flask", "fastapi", "quart"])
-def test_a_caller_refused_three_times_is_refused_everything(face: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def around_wsgi(app: Any, statistics: Any) -> Any:
-        outer = wsgi.RateLimitMiddleware(
-            app, "memory://", [BAN], identify=lambda e: {"user": e["HTTP_X_USER"]}, headers="off"
-        )
-        return in_thread(outer, statistics)
+def test_a_caller_refused_three_times_is_refused_everything(face: str) -> None:
+    def around(app: Any) -> Any:
+        kind: Any = wsgi if face in everywhere.THREADS else asgi
+        identify: Any = (lambda environ: {"user": environ["HTTP_X_USER"]}) if kind is wsgi else user_of
+        return kind.RateLimitMiddleware(app, "memory://", [BAN], identify=identify, headers="off")
 
-    def around_asgi(app: Any, statistics: Any) -> Any:
-        return on_loop(asgi.RateLimitMiddleware(app, "memory://", [BAN], identify=user_of, headers="off"), statistics)
-
-    monkeypatch.setattr(everywhere, "in_thread", around_wsgi)
-    monkeypatch.setattr(everywhere, "on_loop", around_asgi)
-    with FACES[face](WITHIN) as served:
+    with FACES[face](WITHIN, around=around) as served:
         assert served.statuses("/hello", 5) == [200] * 2 + [429] * 3
         assert served.statuses("/search", 2) == [429] * 2
         assert '"ban"' in served.get("/search").text

@@ -1,35 +1,21 @@
-"""A concurrency limit before each framework: a fast route and a slow one have a baseline each, by their templates."""
+"""A concurrency limit before each framework: who gets in, what its law hears, and by which names."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
-from django.core.handlers.asgi import ASGIHandler
-from django.core.handlers.wsgi import WSGIHandler
-from django.test.utils import override_settings
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
+from batchlimit import AsyncConcurrencyLimiter
 from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed
-from batchlimit.integrations import aiohttp, asgi, django, quart, wsgi
+from batchlimit.integrations import asgi
 from batchlimit.integrations.carried import route_of
 from batchlimit.laws import Knee
 from batchlimit.rules import Rule
-from tests.integrations import django_site  # noqa: F401  it configures Django
 from tests.integrations.asgi import Hello, call, http
+from tests.integrations.everywhere import FACES, KEY, ON_ASGI, ROUTING, THREADS, bounded
 from tests.integrations.made import Said, View
-from tests.integrations.made import aiohttp as of_aiohttp
-from tests.integrations.made import django as of_django
-from tests.integrations.made import flask as of_flask
-from tests.integrations.made import litestar as of_litestar
-from tests.integrations.made import quart as of_quart
-from tests.integrations.made import starlette as of_starlette
-from tests.integrations.test_wsgi import Reply, request
+from tests.integrations.test_asgi_concurrency import counts
 from tests.recording import Recording
 
 MS = 1_000_000
@@ -53,119 +39,69 @@ class Passing:
         return "slow"
 
 
-Get = Callable[[str], int]
-"""Calls a path; returns the status."""
-
-
-@contextmanager
-def behind(app: Any, limiter: Any, **options: Any) -> Iterator[Get]:
-    limited = asgi.ConcurrencyLimitMiddleware(app, limiter, **options)
-    with asyncio.Runner() as runner:
-        yield lambda path: runner.run(call(limited, http(path, headers=[(b"host", b"x")]))).status
-        runner.run(limiter.close())
-
-
-@contextmanager
-def behind_wsgi(app: Any, limiter: Any, **options: Any) -> Iterator[Get]:
-    limited = wsgi.ConcurrencyLimitMiddleware(app, limiter, **options)
-    yield lambda path: Reply(limited, request(path=path)).status
-    limiter.close()
-
-
 NOBODY = Rule("nobody", "1/hour", key="nobody", match="/nobody")
 
 
-def views(passing: Passing) -> list[View]:
-    """A fast route and a slow one."""
-    return [
-        View("/fast/{n}", lambda request, n: Said(passing.fast())),
-        View("/slow/{n}", lambda request, n: Said(passing.slow())),
-    ]
+def by_path(scope: Any) -> str:
+    return f"GET /{scope['path'].split('/')[1]}/{{n}}"
 
 
-def with_plain_asgi(passing: Passing, limiter: Any) -> Any:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        getattr(passing, scope["path"].split("/")[1])()
-        await Hello()(scope, receive, send)
-
-    return behind(app, limiter, operation=lambda scope: f"GET /{scope['path'].split('/')[1]}/{{n}}")
-
-
-def with_fastapi(passing: Passing, limiter: Any) -> Any:
-    app, router = FastAPI(), APIRouter()
-    app.get("/fast/{n}")(lambda n: passing.fast())
-    router.get("/{n}")(lambda n: passing.slow())
-    app.include_router(router, prefix="/slow")
-    return behind(app, limiter)
-
-
-def with_quart(passing: Passing, limiter: Any) -> Any:
-    app = of_quart.application(views(passing))
-    quart.name_operations(app)
-    return behind(app, limiter)
-
-
-@contextmanager
-def with_django(passing: Passing, limiter: Any, *, tasks: bool = False) -> Iterator[Get]:
-    name = f"{django.operation_names.__module__}.operation_names"
-    serving: Any = behind if tasks else behind_wsgi
-    routes = of_django.urls(views(passing), "sync")
-    with (
-        override_settings(ROOT_URLCONF=routes, MIDDLEWARE=[name], ALLOWED_HOSTS=["*"]),
-        serving(ASGIHandler() if tasks else WSGIHandler(), limiter) as found,
-    ):
-        yield found
-
-
-@contextmanager
-def serving_aiohttp(app: web.Application, limiter: Any) -> Iterator[Get]:
-    with asyncio.Runner() as runner:
-        client: TestClient[Any, Any] = TestClient(TestServer(app, loop=runner.get_loop()), loop=runner.get_loop())
-        runner.run(client.start_server())
-
-        async def status(path: str) -> int:
-            async with client.get(path) as response:
-                await response.read()
-                return response.status
-
-        yield lambda path: runner.run(status(path))
-        runner.run(client.close())
-        runner.run(limiter.close())
-
-
-def with_aiohttp(passing: Passing, limiter: Any) -> Any:
-    app, _ = of_aiohttp.made(views(passing), "memory://", [NOBODY])
-    app.middlewares.insert(0, aiohttp.concurrency_limits(limiter))
-    return serving_aiohttp(app, limiter)
-
-
-FACES: dict[str, tuple[Any, bool, str]] = {
-    "asgi": (with_plain_asgi, True, "{n}"),
-    "fastapi": (with_fastapi, True, "{n}"),
-    "starlette": (lambda passing, limiter: behind(of_starlette.application(views(passing)), limiter), True, "{n}"),
-    "litestar": (lambda passing, limiter: behind(of_litestar.application(views(passing)), limiter), True, "{n}"),
-    "quart": (with_quart, True, "<n>"),
-    "django-asgi": (partial(with_django, tasks=True), True, "<n>"),
-    "django": (with_django, False, "<n>"),
-    "flask": (lambda passing, limiter: behind_wsgi(of_flask.application(views(passing), None), limiter), False, "<n>"),
-    "aiohttp": (with_aiohttp, True, "{n}"),
-}
-"""What serves each face, whether in tasks, and how it writes a parameter."""
-
-
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("face", ROUTING)
 def test_a_fast_route_and_a_slow_one_have_a_baseline_each(face: str) -> None:
-    (serving, tasks, parameter), passing = FACES[face], Passing()
-    named = {f"GET /{speed}/{parameter}" for speed in ("fast", "slow")}
-    limiter: Any = (AsyncConcurrencyLimiter if tasks else ConcurrencyLimiter)(Knee(), clock=passing)
-    with serving(passing, limiter) as status:
+    passing, parameter = Passing(), "<n>" if face in ("quart", "flask", "django", "django-asgi") else "{n}"
+    within: Any = "included" if face == "fastapi" else ""  # whose template has no prefix of itself
+    views = [
+        View("/fast/{n}", lambda request, n: Said(passing.fast())),
+        View("/slow/{n}", lambda request, n: Said(passing.slow()), within=within),
+    ]
+    slow = f"/{within}/slow".replace("//", "/")
+    terms: Any = {"operation": by_path} if face == "asgi" else {}
+    with bounded(face, Knee(), [NOBODY], *views, clock=passing, **terms) as (served, limiter):
         for n in range(60):
-            assert (status(f"/fast/{n}"), status(f"/slow/{n}")) == (200, 200)
-        assert face == "asgi" or status("/nowhere") in (200, 404)
+            assert [served.get(f"{path}/{n}").status for path in ("/fast", slow)] == [200, 200]
+        assert served.get("/nowhere").status == 404
         found = limiter.statistics().baselines
-    assert set(found) - {""} == named
-    fast, slow = sorted(found[each] for each in named)
-    assert (fast, slow) == (pytest.approx(0.002), pytest.approx(0.05))
+    named = [f"GET {path}/{parameter}" for path in ("/fast", slow)]
+    assert {*found} - {"", by_path({"path": "/nowhere"})} == {*named}
+    assert [found[each] for each in named] == [pytest.approx(0.002), pytest.approx(0.05)]
+
+
+ENDS = {200: "succeeded", 404: "succeeded", 401: "succeeded", 429: "dropped", 503: "dropped", 500: "ignored"}
+
+
+@pytest.mark.parametrize("face", ROUTING)
+def test_the_status_of_a_response_feeds_the_law(face: str) -> None:
+    """Of aiohttp a view raises 401."""
+    answering = View("/{status:int}", lambda request, status: Said(status=int(status)))
+    with bounded(face, Recording(1), [NOBODY], answering) as (served, limiter):
+        for status, counted in ENDS.items():
+            before = getattr(limiter.statistics(), counted)
+            assert served.get(f"/{status}").status == status
+            assert getattr(limiter.statistics(), counted) == before + 1
+        assert limiter.statistics().in_flight == 0
+
+
+REFUSING = [Rule("hello", "1/hour", key="hello", match="/hello"), Rule("search", "1/hour", key=KEY, match=None)]
+BEHIND = [(face, path, False) for face in FACES for path in ("/hello", "/search")[: 1 + (face in ROUTING)]]
+IN_ONE = [(face, "/hello", True) for face in (*ON_ASGI, "wsgi")]
+
+
+@pytest.mark.parametrize(("face", "path", "is_one"), BEHIND + IN_ONE)
+def test_a_request_needs_a_permit_and_tokens_and_what_rules_refuse_tells_the_law_nothing(
+    face: str, path: str, is_one: bool
+) -> None:
+    with bounded(face, Recording(1), REFUSING, is_one=is_one) as (served, limiter):
+        permit = limiter.acquire()
+        if face not in THREADS:
+            served.run(_entered(permit))
+        assert served.get(path).status == 503  # and nothing is charged
+        permit.success()
+        assert served.statuses(path, 2) == [200, 429]
+        assert counts(limiter) == (0, 2, 0, 1)
+
+
+async def _entered(permit: Any) -> None:
+    await permit
 
 
 def test_a_name_is_of_every_key_and_one_that_cannot_be_had_is_none() -> None:
@@ -199,36 +135,6 @@ def test_names_are_bounded_whatever_clients_send() -> None:
     assert route_of({"method": "GET", "endpoint": Hello()}) == "GET tests.integrations.asgi.Hello"
 
 
-def test_aiohttp_refuses_above_the_limit_and_what_a_route_refuses_tells_nothing() -> None:
-    limits = aiohttp.Limits("memory://", [Rule("search", "1/hour", key="search", match=None)])
-    law = Recording(1)
-    limiter = AsyncConcurrencyLimiter(law)
-
-    @aiohttp.limited("search")
-    async def search(request: web.Request) -> web.Response:
-        return web.Response(text="found")
-
-    async def fails(request: web.Request) -> web.Response:
-        raise web.HTTPServiceUnavailable
-
-    app = web.Application(middlewares=[aiohttp.concurrency_limits(limiter)])
-    app.add_routes([web.get("/search", search), web.get("/fails", fails)])
-    limits.setup(app)
-    with serving_aiohttp(app, limiter) as status:
-        assert [status("/search"), status("/search"), status("/fails")] == [200, 429, 503]
-        found = limiter.statistics()
-        assert (found.in_flight, found.succeeded, found.ignored, found.dropped) == (0, 1, 1, 1)
-        assert [each.operation for each in law.samples] == ["GET /search", "GET /fails"]
-        permit = limiter.acquire()
-        asyncio.run(_entered(permit))
-        assert status("/search") == 503
-        permit.success()
-
-
-async def _entered(permit: Any) -> None:
-    await permit
-
-
 def test_routes_of_mounted_applications_are_told_apart() -> None:
     """Two versions of one interface have the same templates."""
     app, law = FastAPI(), Recording(20)
@@ -236,9 +142,14 @@ def test_routes_of_mounted_applications_are_told_apart() -> None:
         version = FastAPI()
         version.get("/search/{n}")(_named(view, path[1:3]))
         app.mount(path, version)
-    with behind(app, AsyncConcurrencyLimiter(law)) as get:
-        paths = "/v1/search/1", "/v1/search/2", "/v2/ann/search/1", "/v2/bob/search/1", "/v1/nothing"
-        assert [get(path) for path in paths] == [200, 200, 200, 200, 404]
+    paths = "/v1/search/1", "/v1/search/2", "/v2/ann/search/1", "/v2/bob/search/1", "/v1/nothing"
+
+    async def main() -> list[int]:
+        async with AsyncConcurrencyLimiter(law) as limiter:
+            limited = asgi.ConcurrencyLimitMiddleware(app, limiter)
+            return [(await call(limited, http(path))).status for path in paths]
+
+    assert asyncio.run(main()) == [200, 200, 200, 200, 404]
     first, again, other, another, nothing = (sample.operation for sample in law.samples)
     assert first == again != other == another
     assert nothing == ""

@@ -117,6 +117,7 @@ class Limits:
         await self._front.close()
 
     async def _reject(self, request: web.Request, refusal: Refusal) -> web.StreamResponse:
+        give_back_permit({PERMIT: request.get(CALL_PERMIT)})
         if self._on_rejected is None:
             return answer(refusal)
         try:
@@ -173,15 +174,11 @@ def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = N
         async def asks_first(*args: Any, **kwargs: Any) -> Any:
             request: Any = args[-1] if isinstance(args[-1], web.BaseRequest) else args[-1].request
             hold: AiohttpHold | None = request.get(HOLD)
-            refusal = (
-                unprotected(limit.key, _MISSING)
-                if hold is None
-                else await hold.front.enforcer.ask(limit, hold.outcome, parameters=request.match_info)
-            )
-            if refusal is None:
-                return await handler(*args, **kwargs)
-            give_back_permit({PERMIT: request.get(CALL_PERMIT)})
-            return answer(refusal) if hold is None else await hold.reject(request, refusal)
+            if hold is None:
+                give_back_permit({PERMIT: request.get(CALL_PERMIT)})
+                return answer(unprotected(limit.key, _MISSING))
+            refusal = await hold.front.enforcer.ask(limit, hold.outcome, parameters=request.match_info)
+            return await (handler(*args, **kwargs) if refusal is None else hold.reject(request, refusal))
 
         mark(asks_first, limit)
         return asks_first  # type: ignore[return-value]

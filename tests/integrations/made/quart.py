@@ -5,7 +5,7 @@ from typing import Any
 
 from quart import Blueprint, Quart, Response, request, websocket
 
-from batchlimit.integrations.quart import Limits, limit_blueprint, limited
+from batchlimit.integrations.quart import Limits, limit_blueprint, limited, name_operations
 from tests.integrations.made import Made, Said, View, done, user_of
 
 
@@ -28,6 +28,7 @@ def made(views: Sequence[View], source: Any, rules: Any, *, files: str | None = 
     """Make an application behind rules."""
     app = application(views, files)
     held = Limits(source, rules, app, **{"identify": user_of, **options})
+    name_operations(app)
     return app, lambda: held.statistics(app)
 
 
