@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -146,15 +145,6 @@ async def test_each_deadline_is_kept_whatever_the_order() -> None:
     await asyncio.gather(*(call(timeout) for timeout in (1.5, 0.5, 1.0, 0.1, 1.9)))
     assert all(waited <= timeout + 1e-6 for timeout, waited in late.items())
     await blocker
-
-
-@pytest.mark.parametrize("timeout", [1e10, 1e300, math.inf, None])
-async def test_a_timeout_may_be_as_long_as_one_likes(timeout: float | None) -> None:
-    limiter = limiter_on(Stage())
-    await limiter.acquire(KEY, 10)
-    waiter = await stand_in_line(limiter, timeout=timeout)
-    await limiter.refund(KEY)
-    await waiter
 
 
 async def test_a_long_line_may_be_refused_one_after_the_other() -> None:

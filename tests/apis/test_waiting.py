@@ -1,5 +1,7 @@
 """Waiting for tokens, of either API: in order of arrival, and never for ever."""
 
+import math
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -157,6 +159,15 @@ def gated(stage: Stage) -> Stage:
 def timed(api: Api, gated: Stage, clock: Clock) -> Any:
     """A limiter that looks after its callers: the deadline of a task is what its loop is to look at."""
     return api(gated, TEN, sizer=FixedBatch(1), clock=clock)
+
+
+@pytest.mark.parametrize("timeout", [1e10, 1e300, math.inf, None])
+def test_a_timeout_may_be_longer_than_a_system_waits(timed: Any, timeout: float | None) -> None:
+    assert threading.TIMEOUT_MAX < 1e10
+    timed.acquire(KEY, 10)
+    waiter = stand_in_line(timed, timeout=timeout)
+    refund(timed)
+    waiter.result(DEADLINE)
 
 
 def test_a_deadline_that_passes_in_line_leaves_the_tokens_to_others(gated: Stage, timed: Any, clock: Clock) -> None:

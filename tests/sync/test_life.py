@@ -56,13 +56,6 @@ def keepers() -> Callable[[], int]:
 # By close
 
 
-def test_what_was_spent_stays_spent(lasting_store: Store) -> None:
-    with RateLimiter(lasting_store, HUNDRED, sizer=FixedBatch(50)) as limiter:
-        assert sum(limiter.try_acquire(KEY) for _ in range(70)) == 70
-    with RateLimiter(lasting_store, HUNDRED) as limiter:
-        assert spend(limiter) == 30
-
-
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
     """The stages that limiters opened by themselves, by any URL."""
@@ -250,30 +243,6 @@ def test_unused_tokens_go_back_before_they_expire(lasting_store: Store, clock: C
         assert spend(limiter) == 99
 
 
-def test_tokens_in_use_are_renewed_before_they_expire(clock: Clock, without_refresher: None) -> None:
-    stage = Stage(MemoryStore(clock))
-    limiter = RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock)
-    limiter.acquire(KEY)
-    entry = limiter._registry.entry(KEY)
-    assert entry.tend() is None
-    assert clock.now + 1.3 < entry.due < clock.now + 1.4
-    clock.now = entry.due
-    renewal = entry.tend()
-    assert renewal is not None
-    assert renewal.ask.held == 49  # type: ignore[union-attr]
-
-
-def test_the_keepers_clock_is_the_limiters(clock: Clock) -> None:
-    stage = Stage(MemoryStore(clock))
-    with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
-        limiter.acquire(KEY)
-        pass_to_due(limiter, clock)  # somebody used it: renewed
-        assert len(stage.asks) == 2
-        pass_to_due(limiter, clock)  # nobody did: returned
-        until(lambda: len(stage.backs) == 1)
-        assert stage.peek(KEY, HUNDRED).level == 99
-
-
 def test_the_keeper_outlives_a_store_that_is_away(clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
     with RateLimiter(stage, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
@@ -337,20 +306,6 @@ def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
         assert sum(together(8, lambda: sum(limiter.try_acquire(KEY) for _ in range(500)))) == 4000
         assert limiter.statistics().admitted == 4000
         assert not limiter.try_acquire(KEY)
-
-
-def test_a_key_that_is_in_use_stays(clock: Clock, without_refresher: None) -> None:
-    limiter = RateLimiter(MemoryStore(clock), HUNDRED, idle_after=5.0, sizer=FixedBatch(1), clock=clock)
-    limiter.acquire(KEY)
-    entry = limiter._registry.entry(KEY)
-    for _ in range(10):
-        clock.now += 0.9
-        assert entry.tend() is None
-        assert not entry.reservoir.state.is_retired
-        limiter.acquire(KEY)
-    clock.now += 1.0
-    entry.tend()
-    assert entry.reservoir.state.is_retired
 
 
 # Fork

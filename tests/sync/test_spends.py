@@ -94,17 +94,6 @@ def test_a_thread_alone_asks_at_once_and_leaves_nothing_but_a_snapshot(limiter: 
     assert till.asks == []
 
 
-def test_a_refusal_is_told_by_an_entry_which_refuses_the_next_from_memory(limiter: RateLimiter, till: Till) -> None:
-    assert limiter.try_acquire(KEY, 10)
-    told = limiter.decide(KEY)
-    assert (told.allowed, told.remaining) == (False, 0)
-    assert told.retry_after == pytest.approx(1000.0)
-    assert not limiter.try_acquire(KEY)
-    assert (len(till.calls), till.asks) == (2, [])
-    seen = limiter.statistics()
-    assert (seen.admitted, seen.refused) == (10, 2)
-
-
 def test_who_come_while_one_asks_go_in_one_call(limiter: RateLimiter, till: Till) -> None:
     gate, first, rest = led(limiter, till, each_of(limiter, "abcde"))
     assert limiter.statistics().waiting == 6
@@ -231,14 +220,6 @@ def test_an_error_of_the_store_reaches_each_caller_by_its_own_policy(till: Till,
         till.before = nothing
         assert limiter.try_acquire("next")
         assert limiter.statistics().waiting == 0
-
-
-def test_a_store_that_is_back_answers_again(limiter: RateLimiter, till: Till) -> None:
-    till.before = away
-    assert not limiter.try_acquire(KEY)
-    till.before = nothing
-    assert limiter.try_acquire("another")
-    assert limiter.statistics().failures == 1
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError], ids=["interrupted", "a mistake"])
@@ -497,21 +478,6 @@ def test_an_own_store_may_spend_one_key_at_a_time(till: Till, clock: Clock) -> N
         assert all(limiter.decide_all({"b": 1, "c": 1}).values())
         assert till.calls == [[["a"]]]
         assert sorted(till.asks) == ["b", "c"]
-
-
-def test_the_revision_of_the_overrides_is_looked_for_now_and_then(
-    limiter: RateLimiter, till: Till, clock: Clock
-) -> None:
-    for n in range(4):
-        limiter.try_acquire(f"key-{n}")
-        clock.pass_by(0.3)
-    assert till.looks == [True, False, True, False]
-
-
-def test_what_is_settled_for_less_than_its_estimate_comes_back(limiter: RateLimiter) -> None:
-    limiter.reserve(KEY, 4).settle(1)
-    limiter.refund("another", 0)
-    assert limiter.decide(KEY).remaining == 8
 
 
 def test_a_child_that_was_forked_while_a_thread_leads_asks_for_itself(valkey: Server, prefix: str) -> None:

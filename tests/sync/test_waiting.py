@@ -1,8 +1,6 @@
 """Waiting for tokens: in order of arrival, until a deadline, and never for ever, whatever happens to the others."""
 
-import math
 import sys
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -112,20 +110,6 @@ def test_who_asks_and_never_sleeps_makes_nothing_to_be_woken_by(
     limiter.acquire(KEY, 0)  # from here on the key is in use
     assert limiter.try_acquire(KEY)
     assert limiter.statistics().policies["*"].from_store == 1
-
-
-@pytest.mark.parametrize("timeout", [1e10, 1e300, math.inf, None])
-def test_a_timeout_may_be_longer_than_the_system_can_wait(stage: Stage, timeout: float | None) -> None:
-    assert threading.TIMEOUT_MAX < 1e10
-    gate = stage.before = Gate()
-    limiter = RateLimiter(stage, TEN)
-    first = start(lambda: limiter.try_acquire(KEY))
-    gate.await_someone()
-    second = start(lambda: limiter.acquire(KEY, timeout=timeout))
-    until(lambda: limiter.statistics().waiting == 2 or second.done())
-    gate.open()
-    assert first.result(DEADLINE)
-    second.result(DEADLINE)
 
 
 # When the store fails
