@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_764,
-    "functions": 3_367,
+    "lines": 46_749,
+    "functions": 3_365,
     "files": 292,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

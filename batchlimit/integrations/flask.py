@@ -18,7 +18,7 @@ with needed(__name__, "flask", "Flask"):
 from batchlimit.integrations.address import Identify
 from batchlimit.integrations.carried import give_back_permit
 from batchlimit.integrations.enforcement import SHOWN, Outcome, Refusal, Response, RouteLimit, decisions, unprotected
-from batchlimit.integrations.enforcement.plan import RouteRules, limit_for_route
+from batchlimit.integrations.enforcement.plan import Plans, limit_for_route
 from batchlimit.integrations.extension import NAME, Extension, Rejected, refusal_of_bare, rejected
 from batchlimit.integrations.front import Front, WebOptions
 from batchlimit.integrations.headers import texts
@@ -143,7 +143,7 @@ class Limits(Extension[Flask, LimiterSource]):
         **options: Unpack[WebOptions],
     ) -> None:
         now = rules_of(rules)
-        self._routes = RouteRules(now)
+        self._routes = Plans(now)
         self._bare: set[Callable[..., object]] = set()
         self._asked: list[RouteLimit] = []
         # A file may get a rule with `charge`.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from types import CoroutineType
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar
 
 from batchlimit import RateLimiter
 from batchlimit.integrations.address import Addresses, TrustedProxies, identity_of
@@ -112,17 +112,10 @@ def _together(of_requests: RuleFile | Rules, of_messages: Rules) -> Rules:
     return every
 
 
-class FaceOptions(WebOptions, total=False):
-    """All that a front takes beside its limiter and its rules."""
-
-    identify: Callable[..., object] | None
-    messages: Rules | Iterable[Rule]
-
-
 class Front(_Front[Enforcer]):
     """Holds rules against the requests of a threaded application; the arguments are those of WSGI's middleware."""
 
-    def __init__(self, limiter: LimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
+    def __init__(self, limiter: LimiterSource, rules: RulesSource, **options: Any) -> None:
         super().__init__(Enforcer, RateLimiter, limiter, rules, **options)
         self.settle = self.enforcer.settle
 
@@ -151,7 +144,7 @@ class Front(_Front[Enforcer]):
 class AsyncFront(_Front[AsyncEnforcer]):
     """Holds rules against requests on one event loop; `identify` may be async, `close` closes a limiter made here."""
 
-    def __init__(self, limiter: AsyncLimiterSource, rules: RulesSource, **options: Unpack[FaceOptions]) -> None:
+    def __init__(self, limiter: AsyncLimiterSource, rules: RulesSource, **options: Any) -> None:
         from batchlimit import AsyncRateLimiter
 
         super().__init__(AsyncEnforcer, AsyncRateLimiter, limiter, rules, **options)

@@ -137,26 +137,22 @@ class Fields:
     ) -> None:
         if form not in get_args(Form):
             raise ValueError(f"headers are one of {', '.join(map(repr, get_args(Form)))}, not {form!r}")
-        self._draft, self._legacy = form in ("draft-11", "both"), form in ("legacy", "both")
+        self._draft, self.has_legacy = form in ("draft-11", "both"), form in ("legacy", "both")
         secret = os.urandom(16) if secret is None else secret
         secret = secret if len(secret) <= blake2s.MAX_KEY_SIZE else blake2s(secret).digest()
         # Its blocks are half as long as those of blake2b, and so are most keys.
-        self._partitions = blake2s(digest_size=_PARTITION_BYTES, key=secret) if self._draft else None
+        self.partitions = blake2s(digest_size=_PARTITION_BYTES, key=secret) if self._draft else None
         self._chance, self._wall = chance, wall
-        self._policy = lru_cache(_MOST_POLICIES)(Policy)  # of a function, each key has an equal quota of its own
+        self.policy_of = lru_cache(_MOST_POLICIES)(Policy)  # of a function, each key has an equal quota of its own
 
     def __repr__(self) -> str:
-        return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self._legacy else 'off'}>"
+        return f"<Fields, draft {'on' if self._draft else 'off'}, legacy {'on' if self.has_legacy else 'off'}>"
 
     def of(self, applied: Sequence[Told], again: int | None = None) -> list[Header]:
         """Return the fields of a response, of the rules that its request was charged to; `again` as of Prepared."""
         left = {key: (remaining, quota, binding) for _, quota, key, remaining, binding in applied}
         rules = [(name, quota, binding) for name, quota, _, _, binding in applied]
-        return self.prepare(rules).of([each[2] for each in applied], left, again) or []
-
-    def prepare(self, rules: Sequence[tuple[str, Quota, int | None]]) -> "Prepared":
-        """Write the fields of rules, each with its quota and the bandwidth that binds, for many responses."""
-        return Prepared(rules, self._policy, self._partitions, self._of_legacy if self._legacy else None)
+        return Prepared(rules, self).of([each[2] for each in applied], left, again) or []
 
     def refused(self, applied: Sequence[Told], retry_after: float | None) -> list[Header]:
         """Return the fields of a refusal; `t` is `Retry-After` before that is spread. What never fits has neither."""
@@ -171,7 +167,8 @@ class Fields:
             return []
         return [(RETRY_AFTER, b"%d" % (least + int(self._chance() * (least // 10 + 1) * (1 - 1e-9))))]
 
-    def _of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:
+    def of_legacy(self, applied: Iterable[tuple[int, Quota, int | None]]) -> list[Header]:
+        """Return the fields of the tightest of these: what remains, the quota, and the bandwidth that binds."""
         remaining, quota, binding = min(applied, key=lambda one: one[0] / (one[1].largest_cost or math.inf))
         remaining = min(remaining, quota.largest_cost)
         found = [(LEGACY_LIMIT, b"%d" % quota.largest_cost), (LEGACY_REMAINING, b"%d" % remaining)]
@@ -181,21 +178,16 @@ class Fields:
 
 
 class Prepared:
-    """The fields of some rules, but for their keys and what is left of each."""
+    """The fields of rules, each with its quota and the bandwidth that binds, but for their keys and what is left."""
 
     __slots__ = ("_legacy", "_limits", "_partitions", "_parts", "_policies", "_times")
 
-    def __init__(
-        self,
-        rules: Sequence[tuple[str, Quota, int | None]],
-        policy_of: Callable[[str, Quota], Policy],
-        partitions: blake2s | None,
-        legacy: Callable[[Iterable[tuple[int, Quota, int | None]]], list[Header]] | None,
-    ) -> None:
-        self._partitions, self._legacy = partitions if rules else None, legacy if rules else None
+    def __init__(self, rules: Sequence[tuple[str, Quota, int | None]], fields: Fields) -> None:
+        self._partitions = fields.partitions if rules else None
+        self._legacy = fields.of_legacy if rules and fields.has_legacy else None
         policies, limits, times, self._parts = list[bytes](), list[bytes](), list[int](), []
-        for name, quota, binding in rules if partitions or legacy else ():
-            policy = policy_of(name, quota)
+        for name, quota, binding in rules if self._partitions or self._legacy else ():
+            policy = fields.policy_of(name, quota)
             number = policy.slowest if binding is None else binding
             self._parts.append((len(policies), quota, binding, policy.most, policy.rates[number]))
             policies.append(policy.items)

@@ -11,7 +11,7 @@ from typing import Any
 from batchlimit.base.lazy import needed
 from batchlimit.integrations.asgi import RateLimitMiddleware, RouteLimitMiddleware
 from batchlimit.integrations.asgi.exchange import POLICY_VIOLATION, ASGIApp
-from batchlimit.integrations.asgi.middleware import charging_preflights, put_before
+from batchlimit.integrations.asgi.middleware import charging_preflights
 from batchlimit.integrations.asgi.route import ask, fields_to_write, reject
 from batchlimit.integrations.enforcement import Refusal, RouteLimit, decisions
 from batchlimit.integrations.headers import Header, texts
@@ -94,7 +94,12 @@ def add_rate_limits(
     """
     middleware = RateLimitMiddleware(app, limiter, rules, **options)  # made now, so that a typo is an error here
     middleware.charges_late = True
-    app.add_middleware(partial(put_before, middleware))
+
+    def put_before(app: ASGIApp) -> RateLimitMiddleware:
+        middleware.app = app
+        return middleware
+
+    app.add_middleware(put_before)
     app.user_middleware.append(Middleware(charging_preflights))  # what is added from now on stands outside
     add_exception_handlers(app)
     return middleware

@@ -353,7 +353,7 @@ class Planned:
     """Plans of one application."""
 
     def __init__(self) -> None:
-        self._plans = Plans({})
+        self._plans = Plans(RULES)
         self.bills = self._plans._bills
 
     def bill(self, path: str, identity: Mapping[str, object]) -> Bill:
@@ -435,7 +435,7 @@ def test_rules_that_take_a_field_of_one_name_from_other_parts_of_the_path_have_k
 
 
 def test_a_bill_tells_the_quota_that_holds_whether_it_is_remembered_or_not() -> None:
-    plan, fields, identity = Plans({}).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
+    plan, fields, identity = Plans(RULES).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
     assert plan is not None
     own, other, lone = Quota.parse("9/s"), Quota.parse("5/s; 90/m"), Quota.parse("7/m")
     bill = plan.bill(identity)
@@ -449,7 +449,7 @@ def test_a_bill_tells_the_quota_that_holds_whether_it_is_remembered_or_not() -> 
 
 
 def test_a_request_while_another_quota_is_written_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, fields, identity = Plans({}).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
+    plan, fields, identity = Plans(RULES).of(RULES.templates("GET", "/")), Fields(secret=b"s"), {"user": "ann"}
     assert plan is not None
     bill, held = plan.bill(identity), Quota.parse("0/s")
     bill.fields(dict.fromkeys(bill.costs, (3, None, None)), fields)

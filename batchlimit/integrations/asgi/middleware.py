@@ -252,9 +252,3 @@ class RateLimitMiddleware:
     async def close(self) -> None:
         """Close the limiter that was made here, after what is settling: for a framework that passes on no lifespan."""
         await self._front.close()
-
-
-def put_before(middleware: RateLimitMiddleware, app: ASGIApp) -> RateLimitMiddleware:
-    """Put a middleware that was made before an application, where a framework would make one."""
-    middleware.app = app
-    return middleware

@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from batchlimit.integrations.django.configuration import asked, configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
-from batchlimit.integrations.enforcement.plan import RouteRules
+from batchlimit.integrations.enforcement.plan import Plans
 from batchlimit.rules import RulesError
 from batchlimit.rules.file import rules_of
 
@@ -34,7 +34,7 @@ def check_limits(**_: Any) -> list[CheckMessage]:
         errors.append(Error("Nothing is limited: the middleware is missing.", hint=hint, id="batchlimit.E002"))
     if getattr(settings, "ROOT_URLCONF", None):
         get_resolver().url_patterns  # noqa: B018  it imports the modules of the views
-    rules = RouteRules(rules_of(found["RULES"]))
+    rules = Plans(rules_of(found["RULES"]))
     for limit in asked:
         try:
             rules.find(limit)

@@ -10,7 +10,7 @@ from batchlimit.integrations.checks import Checks, ChecksSetting
 from batchlimit.integrations.counters import Counters, EnforcementStatistics
 from batchlimit.integrations.enforcement.charging import Charging, Event, Underway, checked_cost
 from batchlimit.integrations.enforcement.outcome import AGAIN, Outcome, Refusal, refuse
-from batchlimit.integrations.enforcement.plan import EXEMPT, Bill, Plans, RequestPlan, RouteLimit, RouteRules, known_of
+from batchlimit.integrations.enforcement.plan import EXEMPT, Bill, Plans, RequestPlan, RouteLimit, known_of
 from batchlimit.integrations.headers import Fields, Form, reduced_capacity
 from batchlimit.integrations.source import L, check_limiter
 from batchlimit.keyspace.base_limiter import BaseRateLimiter
@@ -60,11 +60,10 @@ class Enforcement(Generic[L]):
             rules.lead(self, last=True)
 
     def _hold(self, rules: Rules) -> None:
-        self.rules, self._routes = rules, RouteRules(rules)
+        self.rules, self._routes = rules, (plans := Plans(rules, self.counters.together))
         self.has_routes = any(not rule.match for rule in rules)
         self._route_plans: dict[RouteLimit, RequestPlan | None] = {}
         self._asks_whether_exempt = self._enabled and bool(rules.exemption.functions)
-        plans = Plans(self.counters.together)
 
         def plan(method: str, path: str, root: str) -> RequestPlan | None:
             matching = rules.templates(method, path, root)
@@ -79,7 +78,7 @@ class Enforcement(Generic[L]):
         assert isinstance(said, FileContents)
         if not (rules := said.rules):
             raise RulesError("there are no rules of requests, so nothing is limited")
-        routes = RouteRules(rules)
+        routes = Plans(rules)
         for limit in [*self._asked_for, *filter(self._routes.has, self.asking)]:
             routes.find(limit)
 
@@ -157,7 +156,9 @@ class Enforcement(Generic[L]):
         try:
             return self._route_plans[limit]
         except KeyError:
-            plan = self._route_plans[limit] = Plans(self.counters.together).of([(*self._routes.find(limit), NOTHING)])
+            plan = self._route_plans[limit] = Plans(self.rules, self.counters.together).of(
+                [(*self._routes.find(limit), NOTHING)]
+            )
             self._asked_for.add(limit)
             return plan
 

@@ -77,7 +77,8 @@ class Bill:
         prepared, said = self.keyed or (self.tariff.prepared, None)
         if prepared is None or (found := prepared.of(self.told, left, None, said)) is None:
             told = [(rule, key) for rule, key, _ in self.charged if rule.mode == "enforce"]
-            prepared = fields.prepare([(rule.name, left[key][1] or rule.quota, left[key][2]) for rule, key in told])
+            rules = [(rule.name, left[key][1] or rule.quota, left[key][2]) for rule, key in told]
+            prepared = Prepared(rules, fields)
             self.tariff.prepared = prepared
             if self.keyed is not None:
                 self.keyed = prepared, prepared.keyed(self.told)
@@ -145,13 +146,21 @@ EXEMPT = RequestPlan(Tariff((), ()), {}, {})
 
 
 class Plans:
-    """Makes the plans of one application: one for each path, while the same rules have one Tariff."""
+    """Makes the plans of one application: one for each path, while the same rules have one Tariff.
 
-    __slots__ = ("_bills", "_tallies", "_tariffs")
+    It knows the rules that routes ask for, too. A limit is looked up once.
+    """
 
-    def __init__(self, tallies: dict[tuple[str, ...], Tally]) -> None:
-        """`tallies` count requests by the names of their rules."""
-        self._tallies, self._tariffs, self._bills = tallies, dict[tuple[str, ...], Tariff](), Bills()
+    __slots__ = ("_bills", "_found", "_rules", "_tallies", "_tariffs")
+
+    def __init__(self, rules: Rules, tallies: dict[tuple[str, ...], Tally] | None = None) -> None:
+        """`tallies` count requests by the names of their rules (None: nobody reads them)."""
+        self._tallies, self._tariffs, self._bills = (
+            {} if tallies is None else tallies,
+            dict[tuple[str, ...], Tariff](),
+            Bills(),
+        )
+        self._rules, self._found = rules, dict["RouteLimit", tuple[Rule, KeyTemplate]]()
 
     def of(self, matching: Sequence[Template]) -> RequestPlan | None:
         """Return the plan of rules that match; None: a cost is not fixed, or a name has two values in the path."""
@@ -168,6 +177,22 @@ class Plans:
             costs: list[int] = [rule.cost for rule in rules]  # type: ignore[misc]  # no function
             tariff = self._tariffs[names] = Tariff(rules, costs, tally, tuple(values))
         return RequestPlan(tariff, values, self._bills)
+
+    def has(self, limit: "RouteLimit") -> bool:
+        """Whether there is the rule of a limit."""
+        try:
+            return bool(self.find(limit))
+        except RulesError:
+            return False
+
+    def find(self, limit: "RouteLimit") -> tuple[Rule, KeyTemplate]:
+        """Return the rule of a limit, with the cost and the charge of the limit. Raises RulesError if there is none."""
+        if (found := self._found.get(limit)) is None:
+            rule = self._rules.asked(limit.key)
+            own: dict[str, Any] = {"match": None, "cost": rule.cost if limit.cost is None else limit.cost}
+            own["charge"] = rule.charge if limit.charge is None else limit.charge
+            found = self._found[limit] = replace(rule, **own), KeyTemplate(rule.key)
+        return found
 
 
 class _Limit(NamedTuple):
@@ -235,28 +260,3 @@ def known_of(request: Mapping[str, object], route: Mapping[str, object]) -> Mapp
     if request.__class__ is dict and route.__class__ is dict:
         return {**request, **route}
     return ChainMap(route, request)  # type: ignore[arg-type]  # one of them may raise when it is read
-
-
-class RouteRules:
-    """The rules that routes ask for, of all rules. A limit is looked up once."""
-
-    __slots__ = ("_found", "_rules")
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules, self._found = rules, dict[RouteLimit, tuple[Rule, KeyTemplate]]()
-
-    def has(self, limit: RouteLimit) -> bool:
-        """Whether there is the rule of a limit."""
-        try:
-            return bool(self.find(limit))
-        except RulesError:
-            return False
-
-    def find(self, limit: RouteLimit) -> tuple[Rule, KeyTemplate]:
-        """Return the rule of a limit, with the cost and the charge of the limit. Raises RulesError if there is none."""
-        if (found := self._found.get(limit)) is None:
-            rule = self._rules.asked(limit.key)
-            own: dict[str, Any] = {"match": None, "cost": rule.cost if limit.cost is None else limit.cost}
-            own["charge"] = rule.charge if limit.charge is None else limit.charge
-            found = self._found[limit] = replace(rule, **own), KeyTemplate(rule.key)
-        return found
