@@ -7,26 +7,24 @@ import sys
 import threading
 from collections.abc import Callable
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from batchlimit.base.redaction import caution
 
 if TYPE_CHECKING:
     import asyncio
 
+    class OwnLock(threading.RLock):  # type: ignore[misc]  # final: nobody derives from it as the program runs
+        """A lock to be entered by `not_reentered`, or as it is where nobody can be inside already."""
+
+        def _is_owned(self) -> bool: ...  # of which the types of an RLock do not tell
+else:
+    OwnLock = threading.RLock
+
 AMID = (
     "this call came during another one of the same thread, from a signal handler or a destructor, and would wait for it"
     " for ever; make it after that: from a handler set a flag, or use loop.add_signal_handler"
 )
-
-
-OwnLock = Any
-"""A lock that knows whether its thread is inside: a `threading.RLock`, whose types do not tell of that."""
-
-
-def own_lock() -> OwnLock:
-    """Return a lock, to be entered by `not_reentered`, or as it is where nobody can be inside already."""
-    return threading.RLock()
 
 
 def not_reentered(lock: OwnLock) -> OwnLock:

@@ -108,7 +108,7 @@ class Engine:
             if permit._place is not None:
                 return None
             seconds = slots.line.queue.patience(timeout)
-            if seconds > 0 and slots.line.is_full:
+            if seconds > 0 and slots.line.patient >= slots.line.queue.length:
                 if (last := slots.line.displaced_by(priority)) is None:
                     raise holdings.refusal(slots, "queue_full")
                 slots.line.refuse(last, refusal(slots, "queue_full"))

@@ -66,7 +66,7 @@ class HeldSlots:
     """The slots under one lease, by its name, counted as the store does: all that were granted or went back. Pure."""
 
     __slots__ = (
-        "_allowance", "_granted", "_keep", "_leaving", "_most", "_sequence", "first_ask", "last", "lease", "name",
+        "_allowance", "_granted", "_leaving", "_most", "_sequence", "first_ask", "keep", "last", "lease", "name",
         "places", "returned",
     )  # fmt: skip
 
@@ -79,21 +79,11 @@ class HeldSlots:
         self.places: dict[Place, None] = {}
         self._most = 0  # how many places there were at once since the last renewal
         self.first_ask: float = math.inf  # when it was sent under this name (ns)
-        self._keep, self._allowance = -1, 0  # how many may stay while others wait, or idle else
+        self.keep, self._allowance = -1, 0  # how many may stay while others wait (-1: none do), or idle else
 
     @property
     def count(self) -> int:
         return self._granted - self.returned
-
-    @property
-    def busy(self) -> int:
-        """How many permits hold one of them."""
-        return len(self.places)
-
-    @property
-    def is_contested(self) -> bool:
-        """Whether other instances wait for slots."""
-        return self._keep >= 0
 
     def has_free(self, now: int) -> bool:
         """Whether a slot is free, and the lease is not over."""
@@ -114,14 +104,14 @@ class HeldSlots:
         if self.places.pop(place, place) is not None:
             return False
         place.claim = None
-        if 0 <= self._keep < self.count - self._leaving:
+        if 0 <= self.keep < self.count - self._leaving:
             self._leaving += 1
         return True
 
     def surplus(self, is_closing: bool) -> int:
         """Return how many slots are to be given back: those that others wait for, or that are too few for all."""
         idle = self._granted - self.returned - len(self.places)
-        if self._keep >= 0 or is_closing:
+        if self.keep >= 0 or is_closing:
             return idle
         return max(self._leaving, idle - self._allowance)
 
@@ -131,7 +121,7 @@ class HeldSlots:
         self._leaving = 0
         if now >= self.lease.renewal:
             self.returned += max(0, self.count - self._most)  # while one is free here, nobody waits for it
-            self._most = self.busy
+            self._most = len(self.places)
 
     def renew(self, ask: SlotAsk, reply: SlotReply, sent: int) -> None:
         """Take over what the store answered to an ask that was sent then (ns)."""
@@ -152,7 +142,7 @@ class HeldSlots:
     def _learn(self, told: SlotReply | SlotPush) -> None:
         if told.token > self.last:
             self.last, self._sequence = told.token, 0
-        self._keep = told.keep
+        self.keep = told.keep
         while len(self.places) > max(0, self.count):
             place, _ = self.places.popitem()
             place.lose()
@@ -186,11 +176,6 @@ class Line(Waiting[SlotWaiter]):
     @property
     def patient(self) -> int:
         return len(self) - len(self._hasty)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no patient waiter may join."""
-        return self.patient >= self.queue.length
 
     def add(self, waiter: SlotWaiter) -> None:
         super().add(waiter)

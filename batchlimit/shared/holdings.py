@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from batchlimit.base.blocking import own_lock
+from batchlimit.base.blocking import OwnLock
 from batchlimit.base.waking import Event
 from batchlimit.bucket.slot_table import SlotPush
 from batchlimit.errors import ConcurrencyLimited
-from batchlimit.shared.held_slots import Claim, Place
+from batchlimit.shared.held_slots import Claim
 from batchlimit.shared.local_slots import LocalSlots, refusal
 
 
@@ -71,7 +71,7 @@ class SharedStatistics:
 class Holdings:
     """What callers take from and give back to, and what the thread that asks the store looks after.
 
-    No key has two LocalSlots. It has 13 public methods, because callers, pushes and that thread use it; those that say
+    No key has two LocalSlots. It has 12 public methods, because callers, pushes and that thread use it; those that say
     so require the lock.
     """
 
@@ -82,7 +82,7 @@ class Holdings:
 
     def __init__(self, name: Callable[[str], str], clock: Callable[[], int]) -> None:
         """`name` returns the name by which pushes tell of a key."""
-        self.lock = own_lock()  # held to touch the rest; never while a waiter is woken or the store is asked
+        self.lock = OwnLock()  # held to touch the rest; never while a waiter is woken or the store is asked
         self.by_key: dict[str, LocalSlots] = {}
         self.by_name: dict[str, LocalSlots] = {}
         self._plan: list[tuple[float, int, LocalSlots]] = []  # a heap: when to ask about which key
@@ -159,9 +159,6 @@ class Holdings:
             change(slots, now)
             self.note(slots, now)
         self.wake_all(slots)
-
-    def leave(self, key: str, place: Place) -> None:
-        self.change(key, lambda slots, now: slots.leave(place, now))
 
     def hear(self, name: str, push: SlotPush) -> None:
         self.change(name, lambda slots, now: slots.hear(push, now), is_name=True)

@@ -82,7 +82,7 @@ class LocalSlots:
     @property
     def in_flight(self) -> int:
         """How many permits are under way, those of an outage too."""
-        return self.held.busy + len(self.outage)
+        return len(self.held.places) + len(self.outage)
 
     @property
     def is_in_vain(self) -> bool:
@@ -164,8 +164,8 @@ class LocalSlots:
         self.sent += 1
         self._told = self.line.patient
         self.due = math.inf
-        held, waiting = self.held, len(self.line)
-        idle = held.count - held.busy
+        held, busy, waiting = self.held, len(self.held.places), len(self.line)
+        idle = held.count - busy
         return SlotAsk(
             instance=held.name,
             limit=self.limit,
@@ -173,9 +173,9 @@ class LocalSlots:
             weight=self._weight,
             returned=held.returned,
             held=held.count,
-            target=held.busy + max(idle, waiting),
+            target=busy + max(idle, waiting),
             waiting=self.line.patient,
-            extra=held.busy + waiting if waiting and not held.is_contested else 0,
+            extra=busy + waiting if waiting and held.keep < 0 else 0,
             idle=max(0, idle - waiting),
         )
 

@@ -69,7 +69,7 @@ class BaseSharedPermit(Unique):
             if engine.holdings.lock._is_owned():  # this came during another call of this thread
                 engine.abandon(place)
             else:
-                engine.holdings.leave(self.key, place)
+                engine.holdings.change(self.key, lambda slots, now: slots.leave(place, now))
             self._is_lost = is_lost  # last: who is interrupted before has not released it
 
     @property

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import OwnLock, not_reentered
 from batchlimit.base.unique import Unique
 from batchlimit.bucket.bucket import Bucket
 from batchlimit.bucket.messages import Ask, GiveBack, Grant, Groups, Level, Spend, SpendReply, Spent
@@ -43,7 +43,7 @@ class MemoryStore(Unique):
         self._lines = Expiring[int]()
         self.rules = MemoryRules(clock)
         self.slots = MemorySlots(clock)
-        self._lock = own_lock()  # held for each operation, which makes it atomic
+        self._lock = OwnLock()  # held for each operation, which makes it atomic
 
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._buckets)} buckets>"
@@ -119,7 +119,7 @@ class MemoryStore(Unique):
 
     def after_fork(self) -> None:
         """Replace the locks: a thread of the parent may hold an old one, which would stay locked for ever."""
-        self._lock = own_lock()
+        self._lock = OwnLock()
         self.rules.after_fork()
         self.slots.after_fork()
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import OwnLock, not_reentered
 from batchlimit.bucket.slot_table import SlotAsk, SlotPush, SlotReply, SlotTable
 from batchlimit.quota.overrides.known import Published
 from batchlimit.quota.overrides.overrides import FORMAT, RULE, Change, Entry, Overrides
@@ -44,7 +44,7 @@ class MemoryRules:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._began = clock, time.time() - clock()
-        self._lock = own_lock()
+        self._lock = OwnLock()
         self._fields: dict[str, str] = {}
         self._log: list[Entry] = []
         self.revision = 0
@@ -81,7 +81,7 @@ class MemoryRules:
             return self._log[:count]
 
     def after_fork(self) -> None:
-        self._lock = own_lock()
+        self._lock = OwnLock()
 
     def _now(self) -> float:
         return self._began + self._clock()
@@ -100,7 +100,7 @@ class MemorySlots:
         self._clock, self._began = clock, time.time() - clock()
         self._tables = Expiring[SlotTable]()
         self._receivers: dict[str, Receive] = {}
-        self._lock = own_lock()
+        self._lock = OwnLock()
 
     def lend(self, key: str, ask: SlotAsk) -> SlotReply:
         now = int((self._began + self._clock()) * _SECOND)
@@ -126,4 +126,4 @@ class MemorySlots:
 
     def after_fork(self) -> None:
         """Replace the lock, and forget who listened in the parent."""
-        self._lock, self._receivers = own_lock(), {}
+        self._lock, self._receivers = OwnLock(), {}

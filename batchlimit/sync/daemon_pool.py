@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any, TypeVar
 
-from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import OwnLock, not_reentered
 
 T = TypeVar("T")
 _MOST = 16
@@ -36,7 +36,7 @@ class DaemonPool:
         self._queued: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         # Held to touch what is here. The lock is entered, and not the Condition: that is Python where it locks and
         # unlocks, and a signal handler that raises there would leave it locked for ever.
-        self._lock = own_lock()
+        self._lock = OwnLock()
         self._news = threading.Condition(self._lock)  # it is an RLock
         self._threads = self._idle = 0
         self._stopped = False

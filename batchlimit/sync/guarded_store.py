@@ -9,7 +9,7 @@ from typing import TypeVar, TypeVarTuple
 
 from tenacity import Retrying, sleep_using_event, stop_when_event_set
 
-from batchlimit.base.blocking import not_reentered, own_lock, warn_in_loop
+from batchlimit.base.blocking import OwnLock, not_reentered, warn_in_loop
 from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.quota import Quota
@@ -41,7 +41,7 @@ class GuardedStore(Guard):
     def _begin(self) -> None:
         self._has_answered = self._is_stopped = False
         self._pool, self._scouts = DaemonPool(), DaemonPool()
-        self._lock = own_lock()  # held to change the circuit breakers, and to start a prober
+        self._lock = OwnLock()  # held to change the circuit breakers, and to start a prober
         self._outages = Outages(lambda: self.address, lambda: not_reentered(self._lock))
         self._stopped = threading.Event()
 

@@ -7,7 +7,7 @@ from random import uniform
 from threading import get_ident
 from typing import TypeVar
 
-from batchlimit.base.blocking import OwnLock, not_reentered, own_lock
+from batchlimit.base.blocking import OwnLock, not_reentered
 from batchlimit.base.waiting import LONG_AGO, NO_WAIT
 from batchlimit.base.waking import Event, TaskEvent
 from batchlimit.bucket.messages import GiveBack, Grant
@@ -55,7 +55,7 @@ class KeyEntry(BaseKeyEntry):
     ) -> None:
         """`watch` has the background thread come at `due`, `finish` has it end what an interrupted caller began."""
         self.key, self.reservoir, self.tokens, self.due = key, reservoir, reservoir.tokens, math.inf
-        self.lock = own_lock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
+        self.lock = OwnLock()  # held to touch the reservoir, never while the store is asked or a thread sleeps
         self.store = store
         self.clock = clock
         self.sender: tuple[object, int] = (None, 0)  # a request, and the thread that sends it; 0: another one will

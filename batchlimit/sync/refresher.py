@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from batchlimit.base.blocking import own_lock
+from batchlimit.base.blocking import OwnLock
 from batchlimit.bucket.messages import GiveBack
 from batchlimit.errors import StoreUnavailable
 from batchlimit.events import log_event, named
@@ -55,7 +55,7 @@ class Refresher:
         self._plans: TimerHeap[KeyEntry] = TimerHeap()
         self._thread: threading.Thread | None = None
         self._tries_at = -math.inf  # when to try anew to start one
-        self._starting = own_lock()  # held to start the thread once
+        self._starting = OwnLock()  # held to start the thread once
 
     def watch(self, entry: KeyEntry) -> None:
         """Come to this key entry at its `due`."""

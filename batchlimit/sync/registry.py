@@ -9,7 +9,7 @@ from os import getpid
 from typing import TypeVar
 
 from batchlimit.base import forks
-from batchlimit.base.blocking import give_way, not_reentered, own_lock
+from batchlimit.base.blocking import OwnLock, give_way, not_reentered
 from batchlimit.base.forks import Forkables
 from batchlimit.base.key import check_key
 from batchlimit.base.steps import run
@@ -61,7 +61,7 @@ class Registry(BaseRegistry):
     def _begin(self) -> None:
         """Become an instance: one that the store has never heard of, with nothing leased and nobody waiting."""
         self._wrong: Exception | None = None  # what went wrong first while tokens were returned, at whichever key
-        self._lock = own_lock()  # held to touch the keyspace
+        self._lock = OwnLock()  # held to touch the keyspace
         self._counting = threading.RLock()  # held to count keys, and while they change the policy they are counted by
         self._refresher = self._refreshes(self.clock, self.store, self._drop, self._tidy, self._drain)
         self._watch = self._refresher.watch  # one bound method for all keys

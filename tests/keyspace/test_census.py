@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from batchlimit import Quota
-from batchlimit.base.blocking import OwnLock, own_lock
+from batchlimit.base.blocking import OwnLock
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.keyspace.census import SIZE, BaseKeyEntry, Census, Page, Tallies, done_of
 from batchlimit.quota.failure_policy import FailurePolicy
@@ -37,7 +37,7 @@ class Key(TaskKey):
 
     def __init__(self, reservoir: Reservoir) -> None:
         super().__init__(reservoir)
-        self.lock: OwnLock = own_lock()
+        self.lock: OwnLock = OwnLock()
 
 
 class Broken(Key):
@@ -347,7 +347,7 @@ def test_between_any_two_steps_of_a_move_a_count_has_what_was_spent_or_waits_for
         frame.f_trace_opcodes = True
         if event == "opcode" and "reservoir" in frame.f_code.co_filename:
             sys.settrace(None)
-            key.lock = lock = Watched()
+            key.lock = lock = Watched()  # type: ignore[assignment]
             total = taken(tallies).total
             counts.append((lock.is_asked_for, total[0], total[0] - total[9]))
             sys.settrace(look)

@@ -73,8 +73,8 @@ class SlotWatch:
     def _check_belief(self, process: "Process", table: SlotTable, now: int, store: int) -> None:
         """No instance believes to hold more than the store lends it, nor for longer."""
         held = process.slots.held
-        if held.busy > held.count:
-            raise Violation(f"{process.name} has {held.busy} permits on {held.count} slots")
+        if len(held.places) > held.count:
+            raise Violation(f"{process.name} has {len(held.places)} permits on {held.count} slots")
         if self._doubtful or held.count == 0 or held.lease.ended or held.lease.until <= now * 1000:
             return
         lent = table._by_name.get(held.name)

@@ -555,7 +555,7 @@ class _Told:
         ]
         next_token = held.last * SEQUENCE + held._sequence + 1
         return (
-            held.count, held._leaving, held._most, held._keep, held._allowance, len(held.places),
+            held.count, held._leaving, held._most, held.keep, held._allowance, len(held.places),
             held.first_ask - now if held.lease.until == 0 else 0, "over" if is_over(lease) else lease,
             tuple(permits), tuple(waiting), len(line), slots._told,
             max(slots.due - now, -1), slots._is_closing, next_token > self._scene.watch.most,

@@ -54,7 +54,7 @@ def test_permits_are_lost_whose_slots_the_store_does_not_know_any_more(granted: 
     ask = SlotAsk("a.1", limit=2, lease=LEASE * 1_000_000)
     slots.renew(ask, SlotReply(granted, 2, -1, True, granted, 2, 1), START)
     assert sum(each.is_lost(START) for each in places) == lost
-    assert (slots.busy, slots.count) == (2 - lost, granted)
+    assert (len(slots.places), slots.count) == (2 - lost, granted)
 
 
 def test_a_place_ends_once() -> None:
@@ -98,11 +98,11 @@ def test_between_two_renewals_idle_slots_stay_and_at_one_those_go_back_that_noth
 
 def test_a_push_tells_whether_others_wait() -> None:
     slots = held(1, 0)
-    assert not slots.is_contested
+    assert slots.keep < 0
     assert slots.hear(SlotPush("a.1", 1, 1, 0))
-    assert slots.is_contested
+    assert slots.keep >= 0
     assert not slots.hear(SlotPush("a.2", 5, 2, -1))
-    assert (slots.count, slots.is_contested) == (1, True)
+    assert (slots.count, slots.keep >= 0) == (1, True)
 
 
 def test_a_slot_that_the_store_gave_to_others_does_not_go_back_when_its_permit_ends_meanwhile() -> None:
@@ -121,7 +121,7 @@ def test_idle_slots_count_among_the_free_ones_of_which_a_part_stays() -> None:
 
 def test_a_slot_that_nobody_waits_for_any_more_goes_back_though_no_ask_was_answered() -> None:
     slots = HeldSlots("a.1")
-    assert not slots.is_contested
+    assert slots.keep < 0
     assert slots.hear(SlotPush("a.1", 1, 1, -1))
     assert slots.surplus(is_closing=False) == 1
 

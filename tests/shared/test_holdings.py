@@ -51,7 +51,7 @@ def test_a_waiter_whose_event_loop_was_closed_gives_back_what_it_got_and_is_look
     slots.line_up(SlotWaiter(Mock(side_effect=RuntimeError), True, 0, None), START)
     slots.answer(slots.ask(START), SlotReply(1, 1, -1, False, 1, 1, 2), START, START)
     holdings.wake_all(slots)
-    assert (slots.held.busy, list(slots.line.unwoken)) == (0, [])
+    assert (dict(slots.held.places), list(slots.line.unwoken)) == ({}, [])
 
 
 def test_the_next_key_is_the_one_that_is_due_first() -> None:

@@ -11,7 +11,7 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.held_slots import RENEWED, Claim, Line, Place, SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots, Shared, forget
+from batchlimit.shared.local_slots import LocalSlots, Shared
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -256,7 +256,7 @@ def test_a_permit_is_lost_when_its_lease_is_over_and_stays_lost() -> None:
     world.get("a")
     assert place.is_lost(world.now)
     assert world.leave("a", place) == []
-    assert world.all["a"].held.busy == 1
+    assert len(world.all["a"].held.places) == 1
 
 
 def renewal_under_way(world: World) -> tuple[Place, SlotAsk, int, SlotReply]:
@@ -503,18 +503,6 @@ def test_whoever_closes_keeps_no_slot_without_a_permit() -> None:
     world.leave("a", place)
     world.settle()
     assert slots.is_over
-
-
-def test_a_forked_child_holds_nothing() -> None:
-    world = World(1, "a")
-    slots, of_store = world.all["a"], world.get("a")
-    waiter = world.wait("a")
-    slots.ask(world.now)
-    slots.fail(CircuitOpen("away"), world.now, 9)
-    assert waiter.place
-    assert [each.is_lost(world.now) for each in (of_store, waiter.place)] == [False, False]
-    forget(slots)
-    assert [each.is_lost(world.now) for each in (of_store, waiter.place)] == [True, True]
 
 
 class Permit:

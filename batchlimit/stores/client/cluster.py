@@ -17,7 +17,7 @@ from redis.exceptions import (
     SlotNotCoveredError,
 )
 
-from batchlimit.base.blocking import not_reentered, own_lock
+from batchlimit.base.blocking import OwnLock, not_reentered
 from batchlimit.stores.client.address import client_address
 from batchlimit.stores.client.diagnosis import FAILURES
 from batchlimit.stores.client.scripts import Arguments, Buckets, script, words
@@ -39,7 +39,7 @@ class ClusterTransport:
         """`address` is that of a client which is not made yet."""
         self._connect, self._client = connect, None if address else connect()
         self.address = address or client_address(self._client)
-        self._lock = own_lock()  # held while the client is made: many callers make one
+        self._lock = OwnLock()  # held while the client is made: many callers make one
 
     @property
     def client(self) -> Any:
