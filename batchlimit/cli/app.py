@@ -1,6 +1,5 @@
 """The commands of `batchlimit`."""
 
-import gc
 import gzip
 import sys
 import time
@@ -20,12 +19,9 @@ from batchlimit.cli.options import Form, Output
 from batchlimit.cli.output import end, say, show
 from batchlimit.cli.simulate.log import Bad, lines
 from batchlimit.cli.simulate.replay import Replay, Spread
-from batchlimit.cli.simulate.result import Result, draw, of_keys, of_rules, whole
+from batchlimit.cli.simulate.result import draw, of_keys, of_rules, whole
 from batchlimit.cli.top.command import top
 from batchlimit.rules.file import RuleFile, rules_of
-
-_YOUNG = 100_000
-"""Objects that are made between two collections of garbage: a replay makes many that stay."""
 
 
 def simulate(
@@ -40,7 +36,7 @@ def simulate(
     round_trip: Annotated[float, typer.Option(min=0.0, max=10.0, help="Of the store, in seconds.")] = 0.001,
     seed: Annotated[int, typer.Option(help="Of the choice of instances.")] = 1,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Have reservoirs decide each request; about ten times slower.")
+        bool, typer.Option("--exact", help="Have limiters decide all requests; up to ten times slower.")
     ] = False,
     keys: Annotated[int, typer.Option(min=0, help="Keys to show, of those that were refused most.")] = 10,
     plot: Annotated[str | None, typer.Option(metavar="FILE", help="Draw a picture: FILE.svg or FILE.png.")] = None,
@@ -48,13 +44,18 @@ def simulate(
 ) -> None:
     """Replay an access log through rules: what is admitted and refused, by rule and key, and the store's calls."""
     try:
-        loaded, bad = rules_of(RuleFile(rules)), Bad()
+        loaded, bad, begun = rules_of(RuleFile(rules)), Bad(), time.process_time()
         replay = Replay(loaded, instances, by, round_trip=round_trip, seed=seed, is_exact=exact)
-        result, speed = _timed(replay, log, bad)
-        if plot is not None:
-            draw(result, plot)
+        opening: Any = gzip.open if log.endswith(".gz") else open
+        with nullcontext(sys.stdin) if log == "-" else opening(log, "rt", encoding="utf-8", errors="replace") as source:
+            result = replay.run(lines(source, bad))
         if not result.requests:
             raise ValueError(f"no line of the log is a request; the first that is not: {bad.first or 'it is empty'}")
+        speed = result.requests / max(1e-9, time.process_time() - begun)
+        if plot is not None:
+            draw(result, plot)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        end(ValueError(f"{log} cannot be unpacked: {error}"))
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         end(error)
     if bad.late:
@@ -70,22 +71,6 @@ def simulate(
         show(worst, output, empty="no key was refused")
     if bad.count:
         say(f"lines that are no requests: {bad.count}; the first: {bad.first}")
-
-
-def _timed(replay: Replay, log: str, bad: Bad) -> tuple[Result, float]:
-    """Replay, and return how many requests each second of this process took."""
-    before = gc.get_threshold()
-    gc.set_threshold(_YOUNG, *before[1:])
-    begun = time.process_time()
-    opening: Any = gzip.open if log.endswith(".gz") else open
-    try:
-        with nullcontext(sys.stdin) if log == "-" else opening(log, "rt", encoding="utf-8", errors="replace") as source:
-            result = replay.run(lines(source, bad))
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{log} cannot be unpacked: {error}") from error
-    finally:
-        gc.set_threshold(*before)
-    return result, result.requests / max(1e-9, time.process_time() - begun)
 
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
