@@ -115,7 +115,7 @@ class CriticalSection:
         gate = self.gate
         if gate.is_closed:
             raise LimiterClosed(CLOSED)
-        place = gate.partitions.of(partition)
+        place = gate.partition(partition)
         if reason := gate.line_up(place, waiter):
             raise self.counts.refusal(gate, place, reason, self.clock())
         waiter.since_ns = now = self.clock()
@@ -152,7 +152,7 @@ class CriticalSection:
     def catch_up(self) -> None:
         """Serve, and do what interrupts left undone: take back places, and wake who is not woken yet."""
         self.change(self._left_behind)
-        while not self.is_changing and any(each.lost > 0 for each in self.gate.partitions.all):
+        while not self.is_changing and any(each.lost > 0 for each in self.gate.partitions):
             self.change(self._left_behind)  # places of waiters that nobody else knew
 
     def _left_behind(self) -> None:
@@ -161,7 +161,7 @@ class CriticalSection:
 
     def pause(self) -> float:
         """Return after how many seconds a waiter is to `catch_up`: time alone frees places that strict shares kept."""
-        partitions = self.gate.partitions
-        if not partitions.is_strict:
+        gate = self.gate
+        if not gate.is_strict:
             return HEARTBEAT
-        return min(HEARTBEAT, max(_SOONEST, partitions.lent_in(self.clock(), _SECOND) / _SECOND))
+        return min(HEARTBEAT, max(_SOONEST, gate.lent_in(self.clock(), _SECOND) / _SECOND))

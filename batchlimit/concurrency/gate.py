@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Literal
 
-from batchlimit.concurrency.partition import Partition, Partitions, PartitionTable
+from batchlimit.concurrency.partition import LENT_AFTER_NS, Partition, Partitions
 from batchlimit.concurrency.queue import NO_QUEUE, GateWaiter, Queue, Waiting
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ class Gate:
 
     After each method all waiters wait for something else than room, so a new call may enter if there is some. But time
     alone may have changed that, or the gate is `behind`: it has more to serve, and a new call gets what these leave.
+    It has 11 public methods, because its partitions are asked for by name, and when the first share is lent.
     """
 
     __slots__ = (
-        "behind", "in_flight", "is_closed", "limit", "lowered", "open_to", "partitions", "raised", "unwoken",
-        "waiting",
+        "_is_open", "behind", "by_name", "in_flight", "is_closed", "is_strict", "limit", "lowered", "open_to",
+        "partitions", "raised", "rest", "unwoken", "waiting",
     )  # fmt: skip
 
     def __init__(self, limit: int, partitions: Partitions | None = None, queue: Queue = NO_QUEUE) -> None:
@@ -38,11 +39,29 @@ class Gate:
         self.lowered: dict[str, int] = {}
         self.waiting: Waiting[GateWaiter] = Waiting(queue)
         self.unwoken: dict[GateWaiter, None] = {}  # served or sent away, until somebody wakes them without the lock
-        self.partitions = PartitionTable(partitions)
+        self.is_strict = partitions is not None and partitions.strict
+        shares, caps = (partitions.shares, partitions.caps) if partitions else ({}, {})
+        self._is_open = not self.is_strict and not caps  # whether any call may enter while the limit is not reached
+        self.by_name = {
+            name: Partition(name, shares.get(name, 0.0), strict=self.is_strict, cap=caps.get(name))
+            for name in dict.fromkeys((*shares, *caps))
+            if name
+        }
+        self.rest = Partition("", cap=caps.get(""))  # that of all calls without a name that is here
+        self.partitions = *self.by_name.values(), self.rest
         self._share_out()
 
     def __repr__(self) -> str:
         return f"<Gate: {self.in_flight} of {self.limit} under way, {self.waiting.count} waiting>"
+
+    def partition(self, name: str) -> Partition:
+        """Return the partition of this name; that of all other calls if it has no share."""
+        return self.by_name.get(name, self.rest)
+
+    def lent_in(self, now_ns: int, otherwise: int) -> int:
+        """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
+        kept = [each.asked_ns for each in self.by_name.values() if each.kept(now_ns)]
+        return min(kept) + LENT_AFTER_NS - now_ns if kept else otherwise
 
     def enter(self, partition: Partition, now_ns: int) -> bool:
         """Enter if that is allowed now; return whether it was."""
@@ -96,7 +115,7 @@ class Gate:
     def reclaim(self, counts: "Counts") -> bool:
         """Count calls whose permit is no more as abandoned, no longer as under way; if there were any, `serve`."""
         found = False
-        for partition in self.partitions.all:
+        for partition in self.partitions:
             if (lost := partition.lost) > 0:
                 self.in_flight -= lost
                 partition.busy -= lost
@@ -157,18 +176,18 @@ class Gate:
         if partition.most is not None and partition.busy + ours >= partition.most:
             return False
         has_share = partition.busy + ours < partition.guaranteed
-        if not self.partitions.is_strict:
+        if not self.is_strict:
             return has_share or self.in_flight + ahead < self.limit
         room = self.limit - self.in_flight
         if has_share:
             return room > 0
-        return room - ahead > sum(each.kept(now_ns) for each in self.partitions.by_name.values())
+        return room - ahead > sum(each.kept(now_ns) for each in self.by_name.values())
 
     def _share_out(self) -> None:
-        for partition in self.partitions.all:
+        for partition in self.partitions:
             partition.resize(self.limit)
         self._set_behind(self.behind)
 
     def _set_behind(self, behind: bool) -> None:
         self.behind = behind
-        self.open_to = 0 if not self.partitions.is_open or self.is_closed or behind else self.limit
+        self.open_to = 0 if not self._is_open or self.is_closed or behind else self.limit

@@ -118,10 +118,10 @@ class LockedGate(CriticalSection):
         """Return the partition of a call whose name has no share, or refuse it. Requires the lock."""
         gate = self.gate
         if self._partitions is None or gate.is_closed:
-            return gate.partitions.rest
+            return gate.rest
         self.counts.unknown += 1
         if self._partitions.unknown == "spare":
-            return gate.partitions.rest
+            return gate.rest
         permit._state = OVER
         self.counts.refused["unknown_partition"] += 1
         detail = f"no partition is named {partition!r}; unknown='spare' of Partitions would let it have what is spare"
@@ -228,7 +228,7 @@ class LockedGate(CriticalSection):
                 lowered_by=dict(gate.lowered),
                 ratio=law.ratio,
                 settled_limit=gate.limit if law.settled is None else law.settled,
-                partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions.all},
+                partitions={p.name: PartitionStatistics(p.busy, p.guaranteed, p.most) for p in gate.partitions},
             )
 
     def after_fork(self) -> None:

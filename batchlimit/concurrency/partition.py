@@ -21,7 +21,7 @@ and six times 1/6 is 1."""
 _ROUNDING = 1e-9
 """The sum of the shares may exceed 1 by so much: they are floats, and their sum is rounded."""
 
-_LENT_AFTER_NS = 1_000_000_000
+LENT_AFTER_NS = 1_000_000_000
 """A strict share that no call claimed for 1 s is lent to others. A partition that asks every second never finds its
 share taken for long, and one that is silent for longer costs nobody anything."""
 
@@ -100,7 +100,7 @@ class Partition:
         self.busy = 0  # how many of its calls are under way
         self.guaranteed = 0  # how many places its share guarantees it
         self.most: int | None = None  # how many places it may have; None: it has no cap
-        self.asked_ns = -_LENT_AFTER_NS  # when a call last came for a place
+        self.asked_ns = -LENT_AFTER_NS  # when a call last came for a place
         self.marker = object()  # each permit and waiter that `busy` counts refers to it, from before that to after it
         self._unused = getrefcount(self.marker)
 
@@ -124,34 +124,7 @@ class Partition:
 
     def kept(self, now_ns: int) -> int:
         """Return how many places are kept free for it: strict ones that it claimed lately and does not use."""
-        return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < _LENT_AFTER_NS else 0
-
-
-class PartitionTable:
-    """The partitions of one gate."""
-
-    __slots__ = ("all", "by_name", "is_open", "is_strict", "rest")
-
-    def __init__(self, partitions: Partitions | None) -> None:
-        self.is_strict = partitions is not None and partitions.strict
-        shares, caps = (partitions.shares, partitions.caps) if partitions else ({}, {})
-        self.is_open = not self.is_strict and not caps  # whether any call may enter while the limit is not reached
-        self.by_name = {
-            name: Partition(name, shares.get(name, 0.0), strict=self.is_strict, cap=caps.get(name))
-            for name in dict.fromkeys((*shares, *caps))
-            if name
-        }
-        self.rest = Partition("", cap=caps.get(""))  # that of all calls without a name that is here
-        self.all = *self.by_name.values(), self.rest
-
-    def of(self, name: str) -> Partition:
-        """Return the partition of this name; that of all other calls if it has no share."""
-        return self.by_name.get(name, self.rest)
-
-    def lent_in(self, now_ns: int, otherwise: int) -> int:
-        """Return in how many ns the first share is lent that is kept now; `otherwise` if none is."""
-        kept = [each.asked_ns for each in self.by_name.values() if each.kept(now_ns)]
-        return min(kept) + _LENT_AFTER_NS - now_ns if kept else otherwise
+        return max(0, self.guaranteed - self.busy) if now_ns - self.asked_ns < LENT_AFTER_NS else 0
 
 
 def _check(name: object, share: object, what: str = "share") -> None:

@@ -139,7 +139,7 @@ class BasePermit(Unique):
         seconds, refusal = 0.0, None
         with locked.lock:
             gate = locked.gate
-            place = gate.partitions.by_name.get(partition) if partition else gate.partitions.rest
+            place = gate.by_name.get(partition) if partition else gate.rest
             if place is None:
                 place = locked.partition_of_unknown(self, partition)
             if gate.in_flight < gate.open_to:

@@ -176,6 +176,6 @@ class Counts:
         self._mean_ns += (self.last_rtt_ns - self._mean_ns) / (_RECENT if self._mean_ns else 1)
         wait = self._mean_ns * gate.turns(partition)
         if reason == "partition" and not partition.is_full:
-            wait = max(gate.partitions.lent_in(now_ns, 0), wait)
+            wait = max(gate.lent_in(now_ns, 0), wait)
         seconds = wait / _SECOND if 0 < wait < math.inf else None
         return ConcurrencyLimited(reason, seconds, gate.limit, gate.in_flight, "", self.key)

@@ -47,7 +47,7 @@ def test_calls_under_no_name_have_a_cap_together() -> None:
 def test_a_cap_is_rounded_down_but_not_below_the_share_nor_one(share: float, strict: bool) -> None:
     for limit in range(1, 101):
         gate = Gate(limit, Partitions({"it": share}, caps={"it": 0.07}, strict=strict))
-        it = gate.partitions.of("it")
+        it = gate.partition("it")
         assert it.most == max(int(limit * Fraction(7, 100)), it.guaranteed, 1), limit
 
 
@@ -79,7 +79,7 @@ def test_a_refusal_at_a_cap_says_when_a_place_under_the_cap_is_free(
 ) -> None:
     """Calls take 4 s. It said 0.04 s under a cap of 2 of 100, by the whole limit, and 1 s where nobody may come in."""
     scene = Scene(limit, Partitions({}, caps=caps), Queue(9))
-    batch = scene.gate.partitions.of("batch")
+    batch = scene.gate.partition("batch")
     for each in range(batch.most or 0):
         scene.come(f"{each}", "batch")
     scene.come("other")
@@ -100,12 +100,12 @@ def test_no_partition_enters_above_its_cap(limit: int, strict: bool, story: list
     busy: list[str] = []
     for step in story:
         if step.startswith("+"):
-            place = gate.partitions.of(step[1:])
+            place = gate.partition(step[1:])
             if gate.enter(place, 0):
                 busy.append(step[1:])
                 assert place.most is None or place.busy <= place.most
         elif step == "-" and busy:
-            gate.leave(gate.partitions.of(busy.pop(0)), 0)
+            gate.leave(gate.partition(busy.pop(0)), 0)
         elif step.startswith("*"):
             gate.resize(int(step[1:]), 0)
 

@@ -40,7 +40,7 @@ class Scene:
 
     def come(self, call: str, partition: str = "") -> str:
         """Enter, or line up; return where everybody is then, or why that is refused."""
-        place = self.gate.partitions.of(partition)
+        place = self.gate.partition(partition)
         if self.gate.enter(place, self.now):
             self._under_way[call] = partition
         elif reason := self.gate.line_up(place, waiter := waits()):
@@ -50,7 +50,7 @@ class Scene:
         return self.seen
 
     def go(self, call: str) -> str:
-        self._take_in(woken(self.gate.leave, self.gate.partitions.of(self._under_way.pop(call)), self.now))
+        self._take_in(woken(self.gate.leave, self.gate.partition(self._under_way.pop(call)), self.now))
         return self.seen
 
     def resize(self, limit: str) -> str:
@@ -163,7 +163,7 @@ def test_who_waits_by_a_cap_keeps_nobody_else_from_the_last_place() -> None:
 
 def test_who_comes_while_a_gate_is_behind_takes_no_place_under_a_cap_before_those_who_wait_for_it() -> None:
     gate = Gate(1, Partitions({}, caps={"batch": 0.5}), Queue(99))
-    batch = gate.partitions.of("batch")
+    batch = gate.partition("batch")
     assert gate.enter(batch, 0)
     for _ in range(20):
         gate.line_up(batch, waits())
@@ -175,7 +175,7 @@ def test_who_is_refused_for_a_kept_share_waits_no_less_than_for_a_place() -> Non
     scene = Scene(4, Partitions({"live": 0.25}, strict=True))
     counts = Counts()
     counts.last_rtt_ns = 4 * SECOND
-    assert counts.refusal(scene.gate, scene.gate.partitions.rest, "partition", scene.now).retry_after == 1.0
+    assert counts.refusal(scene.gate, scene.gate.rest, "partition", scene.now).retry_after == 1.0
 
 
 def test_who_waits_claims_its_share() -> None:
@@ -212,7 +212,7 @@ def test_a_share_is_what_it_says_at_every_limit() -> None:
     for limit, percent in product(range(1, depth(101, 201)), range(101)):
         for strict, expected in ((False, -(-limit * percent // 100)), (True, limit * percent // 100)):
             gate = Gate(limit, Partitions({"it": percent / 100}, strict=strict))
-            assert gate.partitions.of("it").guaranteed == expected, limit
+            assert gate.partition("it").guaranteed == expected, limit
 
 
 # Many who wait
@@ -229,10 +229,10 @@ class Seen(GateWaiter):
 
 
 def crowd(gate: Gate, many: int) -> list[Seen]:
-    assert gate.enter(gate.partitions.rest, 0)
+    assert gate.enter(gate.rest, 0)
     waiters = [Seen(lambda: None) for _ in range(many)]
     for waiter in waiters:
-        assert gate.line_up(gate.partitions.rest, waiter) is None
+        assert gate.line_up(gate.rest, waiter) is None
         assert woken(gate.serve, 0) == []  # as a limiter does, once somebody waits
     return waiters
 
@@ -281,7 +281,7 @@ def test_nobody_comes_before_those_whom_a_gate_has_not_served_yet() -> None:
     crowd(gate, 100)
     woken(gate.resize, 20, 0)
     assert (gate.behind, gate.in_flight) == (True, 17)
-    assert not gate.enter(gate.partitions.rest, 0)
+    assert not gate.enter(gate.rest, 0)
     assert gate.reason == "limit"
     served_in_turn(gate, [])
     assert (gate.in_flight, gate.waiting.count) == (20, 81)
@@ -299,7 +299,7 @@ def test_a_waiter_is_looked_at_as_often_however_many_wait(order: Order, how: str
                 served_in_turn(gate, woken(gate.resize, many + 1, 0))
             case "served one by one":
                 for _ in waiters:
-                    gate.leave(gate.partitions.rest, 0)
+                    gate.leave(gate.rest, 0)
             case "sent away":
                 served_in_turn(gate, woken(gate.close))
             case _:
@@ -336,19 +336,19 @@ def test_who_comes_while_a_gate_is_behind_finds_what_there_will_be(
     def behind() -> Gate:
         gate = Gate(limits[0], Partitions(shares, strict=strict), Queue(100))
         for name in under_way:
-            gate.enter(gate.partitions.of(name), 0)
+            gate.enter(gate.partition(name), 0)
         for name in waiting:
-            place = gate.partitions.of(name)
+            place = gate.partition(name)
             gate.enter(place, 0) or gate.line_up(place, waits())
         gate.resize(limits[1], 0)
         return gate
 
     now, later = behind(), behind()
     served_in_turn(later, [])
-    enters, would = (gate.enter(gate.partitions.of(newcomer), 0) for gate in (now, later))
+    enters, would = (gate.enter(gate.partition(newcomer), 0) for gate in (now, later))
     if strict:
         assert now.in_flight <= max(limits)
-        assert would or not enters or now.partitions.of(newcomer).busy <= now.partitions.of(newcomer).guaranteed
+        assert would or not enters or now.partition(newcomer).busy <= now.partition(newcomer).guaranteed
     else:
         assert enters == would
 
@@ -412,11 +412,11 @@ def test_a_wrong_option_of_partitions(options: dict[str, object], error: type[Ex
 
 
 def test_the_first_share_that_is_lent_ends_a_pause_and_where_none_is_kept_nothing_does() -> None:
-    table = Gate(10, Partitions({"live": 0.5, "batch": 0.2}, strict=True), Queue(length=0)).partitions
+    table = Gate(10, Partitions({"live": 0.5, "batch": 0.2}, strict=True), Queue(length=0))
     assert table.lent_in(1000 * SECOND, 77) == 77
     for name, asked in (("live", 1000 * SECOND), ("batch", 1000 * SECOND - 300)):
-        table.of(name).asked_ns = asked
+        table.partition(name).asked_ns = asked
     assert table.lent_in(1000 * SECOND, 77) == SECOND - 300
-    table.of("batch").busy = 2
+    table.partition("batch").busy = 2
     assert table.lent_in(1000 * SECOND, 77) == SECOND
     assert table.lent_in(1001 * SECOND, 77) == 77

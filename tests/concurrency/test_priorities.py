@@ -16,12 +16,12 @@ class Line:
     def __init__(self, queue: Queue, partitions: Partitions | None = None) -> None:
         self.gate = Gate(1, partitions, queue)
         self.names: dict[GateWaiter, str] = {}
-        assert self.gate.enter(self.gate.partitions.rest, 0)
+        assert self.gate.enter(self.gate.rest, 0)
 
     def come(self, name: str, priority: int, partition: str = "") -> str:
         """Wait; return who had to leave for it, or why that is not possible."""
         waiter = GateWaiter(lambda: None, priority)
-        if reason := self.gate.line_up(self.gate.partitions.of(partition), waiter):
+        if reason := self.gate.line_up(self.gate.partition(partition), waiter):
             return reason
         gone = woken(self.gate.serve, 0)
         self.names[waiter] = name
@@ -37,7 +37,7 @@ class Line:
         return "".join(self.names.pop(self._one()) for _ in range(many))
 
     def _one(self) -> GateWaiter:
-        (waiter,) = woken(self.gate.leave, self.gate.partitions.rest, 0)
+        (waiter,) = woken(self.gate.leave, self.gate.rest, 0)
         return waiter
 
 
@@ -67,7 +67,7 @@ def test_priorities_hold_across_partitions_and_so_does_the_turn_of_the_oldest(or
     assert line.come("b", 0, "batch") == ""
     line.fill([("H", 1)] * 9)
     gate, seen = line.gate, ""
-    place = gate.partitions.rest
+    place = gate.rest
     for _ in range(9):
         (waiter,) = woken(gate.leave, place, 0)
         place, seen = waiter.partition, seen + line.names.pop(waiter)

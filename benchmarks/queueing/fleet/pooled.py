@@ -36,7 +36,7 @@ class PooledRun(FleetRun):
         self._serve_line(now, limiter.backend)
         start, pool = call.admitted + limiter.skew, self._pool
         limiter.law.update(Sample(start, now - call.admitted, call.in_flight, False, call.operation))
-        pool.leave(pool.partitions.rest, now)
+        pool.leave(pool.rest, now)
         pool.resize(self._sum(now), now)
         while pool.behind:
             pool.serve(now)

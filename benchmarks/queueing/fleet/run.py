@@ -116,7 +116,7 @@ class FleetRun:
         self._next()
         self._tally.come(now, next(self._best))
         for each in self._asked(limiter):
-            if each.gate.enter(each.gate.partitions.rest, now):
+            if each.gate.enter(each.gate.rest, now):
                 self._admit(now, each.gate.in_flight, call, each)
                 return
         if self._gate_waits:
@@ -131,7 +131,7 @@ class FleetRun:
 
     def _wait(self, now: int, call: Call, limiter: _Limiter) -> None:
         waiter = GateWaiter(_nothing)
-        if limiter.gate.line_up(limiter.gate.partitions.rest, waiter):
+        if limiter.gate.line_up(limiter.gate.rest, waiter):
             self._tally.refuse(now)
             return
         limiter.waiting[waiter] = call
@@ -163,7 +163,7 @@ class FleetRun:
         gate, start = limiter.gate, call.admitted + limiter.skew
         # A caller whose deadline has passed does not say so: the law sees a slow call, not a dropped one.
         limit = limiter.law.update(Sample(start, now - call.admitted, call.in_flight, False, call.operation))
-        gate.leave(gate.partitions.rest, now)
+        gate.leave(gate.rest, now)
         gate.resize(limit, now)
         while gate.behind:
             gate.serve(now)
