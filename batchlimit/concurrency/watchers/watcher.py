@@ -110,9 +110,9 @@ class ShareThreshold(Threshold):
         news = list[tuple[float, str, float, float]]()
         for part, now in seen.items():
             before = self._before.get(part, now)
-            passed, used = now.passed - before.passed, now.used - before.used
-            if passed > 0 and used >= 0:  # else nothing came, or the counts began anew
-                news.append((used / (passed * now.at_once), part, passed, now.seconds - before.seconds))
+            if (passed := now.passed - before.passed) > 0:  # else nothing came, or the counts began anew
+                share = (now.used - before.used) / (passed * now.at_once)  # below 0, so low, if they began anew
+                news.append((share, part, passed, now.seconds - before.seconds))
         self._before = seen
         found = max(news, default=(0.0, "", 0.0, 0.0))  # of nothing: it is low until it is known again
         return found if self.update(found[0]) else None

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from batchlimit.concurrency.watchers import ThrottlingWatcher
-from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, Group, groups_of
+from batchlimit.concurrency.watchers.cgroup import PROC, ROOT, groups_of
 from batchlimit.concurrency.watchers.cpu import throttling_of
 from batchlimit.errors import WatcherUnavailable
 from tests.concurrency.watchers.trees import Tree, write
@@ -40,19 +40,6 @@ def machine(request: pytest.FixtureRequest, tree: Tree) -> Machine:
     return Machine(tree, request.param)
 
 
-def polls(machine: Machine, watcher: ThrottlingWatcher, counts: list[tuple[int, int]]) -> list[bool]:
-    seen = []
-    for periods, throttled in counts:
-        machine.count(periods, throttled)
-        seen.append(watcher.poll() is not None)
-    return seen
-
-
-def test_the_first_poll_only_takes_the_counts(machine: Machine) -> None:
-    machine.count(100, 100)
-    assert machine.watcher().poll() is None
-
-
 @pytest.mark.parametrize(("throttled", "is_event"), [(0, False), (49, False), (50, True), (100, True)])
 def test_the_share_of_periods_since_the_last_poll_counts(machine: Machine, throttled: int, is_event: bool) -> None:
     machine.count(1000, 900)
@@ -69,31 +56,6 @@ def test_the_time_is_told_in_seconds_whatever_the_version_counts(machine: Machin
     watcher.poll()
     machine.count(300, 186, 124.25)
     assert watcher.poll() == "cpu throttled in 0.62 of 300 periods, for 123.8 s"
-
-
-def test_both_versions_tell_the_same(tmp_path: Path) -> None:
-    for version in (1, 2):
-        stat(tmp_path, version, 10, 5, 2.5)
-        assert throttling_of(Group(tmp_path, version)) == (5, 10, 1.0, 2.5)
-
-
-def test_no_new_periods_tell_nothing(machine: Machine) -> None:
-    assert polls(machine, machine.watcher(), [(0, 0), (100, 100), (100, 100), (200, 200)]) == [False, True, False, True]
-
-
-def test_counts_that_begin_anew_tell_nothing(machine: Machine) -> None:
-    counts = [(1000, 900), (10, 10), (20, 20), (30, 0), (40, 10)]
-    assert polls(machine, machine.watcher(), counts) == [False, False, True, False, True]
-
-
-def test_a_share_that_trembles_stays_an_event(machine: Machine) -> None:
-    counts = [(0, 0), (100, 40), (200, 90), (300, 130), (400, 169), (500, 209)]
-    assert polls(machine, machine.watcher(0.5, 0.4), counts) == [False, False, True, True, False, False]
-
-
-def test_an_idle_period_ends_it(machine: Machine) -> None:
-    counts = [(0, 0), (100, 50), (100, 50), (200, 95)]
-    assert polls(machine, machine.watcher(0.5, 0.4), counts) == [False, True, False, False]
 
 
 def test_the_quota_may_be_that_of_a_group_that_holds_ours(tree: Tree) -> None:

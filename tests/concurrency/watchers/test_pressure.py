@@ -48,10 +48,6 @@ def file(tree: Tree) -> Path:
     return file
 
 
-def test_the_first_poll_only_takes_the_total(tree: Tree, file: Path) -> None:
-    assert watcher(tree).poll() is None
-
-
 @pytest.mark.parametrize(
     ("stalled", "event"),
     [
@@ -91,31 +87,6 @@ def test_each_kind_of_each_resource_has_its_total(tree: Tree, resource: Resource
         tell(tree.proc / "pressure" / each, *((20.0, other) if kind == "some" else (other, 20.0)))
     assert watching.poll() == f"pressure {resource} {kind} for 0.67 of 30.0 s"
     assert watching.name == f"pressure {resource} {kind}"
-
-
-def test_a_total_that_begins_anew_tells_nothing(tree: Tree, file: Path) -> None:
-    watching = watcher(tree)
-    watching.poll()
-    tell(file, 20.0)
-    assert watching.poll() is None
-    tell(file, 40.0)
-    assert watching.poll() is not None
-
-
-def test_no_time_tells_nothing(tree: Tree, file: Path) -> None:
-    watching = watcher(tree, clock=Clock(10.0, 0.0))
-    watching.poll()
-    tell(file, 1010.0)
-    assert watching.poll() is None
-
-
-def test_a_share_that_trembles_stays_an_event(tree: Tree, file: Path) -> None:
-    watching = watcher(tree, threshold=0.5, low=0.4)
-    seen = []
-    for total in accumulate((1000.0, 12.0, 15.0, 12.0, 11.0, 12.0)):
-        tell(file, total)
-        seen.append(watching.poll() is not None)
-    assert seen == [False, False, True, True, False, False]
 
 
 def test_our_group_comes_before_the_machine(tree: Tree, file: Path) -> None:

@@ -89,22 +89,6 @@ def test_another_quota_counts_from_the_next_poll_on(scene: Scene) -> None:
     assert watcher.poll() is None
 
 
-def test_counts_that_begin_anew_are_no_event(scene: Scene) -> None:
-    watcher = scene.watcher()
-    scene.group.use(100)
-    scene.clock.now += 10
-    assert watcher.poll() is not None
-    scene.group.use(1)
-    scene.clock.now += 10
-    assert watcher.poll() is None
-
-
-def test_no_time_that_passed_is_no_event(scene: Scene) -> None:
-    watcher = scene.watcher()
-    scene.group.use(100)
-    assert watcher.poll() is None
-
-
 def test_without_a_quota_the_machine_counts_whoever_uses_it(scene: Scene) -> None:
     scene.group.allow(None)
     watcher = scene.watcher()

@@ -13,6 +13,7 @@ from batchlimit.concurrency.watchers import (
     Threshold,
     ThrottlingWatcher,
 )
+from batchlimit.concurrency.watchers.watcher import Counted, ShareThreshold
 
 SHARES = st.floats(0, 2, allow_nan=False)
 
@@ -58,6 +59,31 @@ def test_it_shows_its_state() -> None:
     threshold = Threshold(0.9, 0.8)
     threshold.update(1.0)
     assert repr(threshold) == "<Threshold: 0.8 to 0.9, exceeded>"
+
+
+@pytest.mark.parametrize(
+    ("low", "counted", "shares"),
+    [
+        pytest.param(0.4, [(0, 0), (40, 100), (90, 200), (130, 300), (169, 400), (209, 500)], "001100", id="trembles"),
+        pytest.param(0.4, [(0, 0), (50, 100), (50, 100), (95, 200)], "0100", id="nothing passed"),
+        pytest.param(None, [(900, 1000), (10, 10), (20, 20), (20, 30), (30, 40)], "00101", id="begins anew"),
+        pytest.param(None, [(10, 10)], "0", id="of the first look nothing is known"),
+    ],
+)
+def test_a_share_is_of_what_passed_since_the_last_look(
+    low: float | None, counted: list[tuple[float, float]], shares: str
+) -> None:
+    threshold = ShareThreshold(0.5, low)
+    seen = [threshold.worst({"it": Counted(used, passed)}) is not None for used, passed in counted]
+    assert seen == [each == "1" for each in shares]
+
+
+def test_of_several_parts_the_worst_off_is_told_by_how_many_may_be_used_at_once() -> None:
+    threshold = ShareThreshold(0.5, None)
+    threshold.worst({"a": Counted(0, 0), "b": Counted(5, 0)})
+    seen = {"a": Counted(14, 10, at_once=2.0, seconds=1.5), "b": Counted(11, 10, seconds=3.0)}
+    assert threshold.worst(seen) == (0.7, "a", 10, 1.5)
+    assert threshold.worst({"b": Counted(19, 20)}) == (0.8, "b", 10, -3.0)
 
 
 OF_SHARES: list[Callable[..., object]] = [
