@@ -16,7 +16,7 @@ import pytest
 from batchlimit import integrations
 from batchlimit.admin import Admin
 from tests.examples import run_examples
-from tests.integrations.matrix.serve import SERVED
+from tests.integrations.targets.servers import PLAIN
 from tests.integrations.test_workers import WAYS
 from tests.nodes import await_fact
 from tests.servers import any_binary, redis_server
@@ -61,7 +61,7 @@ def test_the_page_of_web_applications_shows_what_its_code_prints(capsys: pytest.
 def test_the_page_of_web_applications_names_each_server_that_the_tests_start() -> None:
     text = (_ROOT / "docs" / "web.md").read_text(encoding="utf-8")
     rows = text.split("## Which servers were run")[1].split("##")[0].lower()
-    for name in (serve.__name__ for serve, _ in SERVED.values()):
+    for name in {name.partition("-")[0] for name in PLAIN} - {"granian", "wsgiref", "gunicorn"}:
         assert f"| {name} " in rows
     for command in (command for command, _ in WAYS.values() if command[0] == "gunicorn"):
         assert f"`{command[command.index('-k') + 1].lower()}`" in rows

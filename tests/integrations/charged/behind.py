@@ -1,15 +1,12 @@
 """What stands behind each face: rules, whose buckets are read when all is closed, and the end of each response."""
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-from batchlimit import AsyncRateLimiter, RateLimiter
-from batchlimit.batching import FixedBatch
-from batchlimit.rules import Rule, Rules
-from batchlimit.stores import MemoryStore
-from batchlimit.stores.memory import AsyncMemoryStore
-from tests.sync.stage import Clock, until
+from batchlimit.rules import Rule
+from tests.integrations.backing import Backing
+from tests.sync.stage import until
 
 BURST = 10
 KEY = "route:{user}"
@@ -18,8 +15,8 @@ OFF_KEY = "off:{user}"
 """What a route asks for that refuses everybody."""
 
 
-class Behind:
-    """The rules of one face, and their buckets, in which no time passes; `closing` is awaited before their end."""
+class Behind(Backing):
+    """The rules of one face, and their buckets."""
 
     def __init__(self) -> None:
         quota = f"{BURST}/day"
@@ -30,36 +27,8 @@ class Behind:
             Rule("outcome", quota, key="outcome:{user}", charge=self._charge),
         ]
         self.messages = [Rule("messages", quota, key="messages:{user}")]
-        self.closing = list[Callable[[], Awaitable[None]]]()
-        self._clock, self._made, self._ended = Clock(), list[Any](), 0
-        self._store, self._lock = MemoryStore(self._clock), threading.Lock()
-        self._options: Any = {"clock": self._clock, "sizer": FixedBatch(1)}
-        self._quotas = Rules([*self.rules, *self.messages]).quotas
-
-    def make(self) -> RateLimiter:
-        """Return a limiter for threads."""
-        self._made.append(RateLimiter(self._store, self._quotas, **self._options))
-        return self._made[-1]  # type: ignore[no-any-return]
-
-    def make_async(self) -> AsyncRateLimiter:
-        """Return a limiter for tasks."""
-        self._made.append(AsyncRateLimiter(AsyncMemoryStore(self._store), self._quotas, **self._options))
-        return self._made[-1]  # type: ignore[no-any-return]
-
-    async def close(self) -> None:
-        """Close what was made, on its loop: leased tokens return."""
-        for close in self.closing:
-            await close()
-        for each in self._made:
-            if isinstance(each, AsyncRateLimiter):
-                await each.close()
-        self.close_of_threads()
-
-    def close_of_threads(self) -> None:
-        """Close what was made for threads."""
-        for each in self._made:
-            if isinstance(each, RateLimiter):
-                each.close()
+        super().__init__([*self.rules, *self.messages])
+        self._ended, self._lock = 0, threading.Lock()
 
     def await_ends(self, statistics: Callable[[], Any]) -> None:
         """Wait until every response that was charged has ended."""
@@ -67,7 +36,7 @@ class Behind:
 
     def tokens(self, user: str) -> dict[str, int]:
         """Return what a user was charged, by rule. All limiters are closed."""
-        with RateLimiter(self._store, self._quotas, **self._options) as probe:
+        with self.probe() as probe:
             names = ("path", "route", "outcome", "messages")
             return {name: BURST - probe.peek(f"{name}:{user}").remaining for name in names}
 

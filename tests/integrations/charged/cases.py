@@ -56,7 +56,8 @@ CASES = {
 def measured(face: Face) -> dict[str, Charged | None]:
     """Serve an application of a face, do everything, and return what was charged by case; None: it has no such case."""
     behind = Behind()
-    with face.made(behind) as (app, statistics), face.serve(app, behind) as client:
+    with face.made(behind) as (app, statistics), face.serve(app, behind) as port:
+        client = Client(port)
         for name, case in CASES.items():
             if name not in face.lacks:
                 case.act(client, name)

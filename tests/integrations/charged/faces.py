@@ -12,16 +12,11 @@ import fastapi.testclient
 import litestar.testing
 import starlette.testclient
 from aiohttp.test_utils import TestClient, TestServer
-from django.core.asgi import get_asgi_application
-from django.core.wsgi import get_wsgi_application
-from django.test.utils import override_settings
 
-from batchlimit.integrations.django import middleware
 from batchlimit.integrations.django.configuration import front
-from tests.integrations import django_site
-from tests.integrations.charged import client
+from tests.integrations import django_site, servers
 from tests.integrations.charged.behind import KEY, OFF_KEY, Behind
-from tests.integrations.made import Made, View, fails, says, user_named
+from tests.integrations.made import Made, View, fails, says
 from tests.integrations.made import aiohttp as of_aiohttp
 from tests.integrations.made import django as of_django
 from tests.integrations.made import fastapi as of_fastapi
@@ -32,6 +27,7 @@ from tests.integrations.made import starlette as of_starlette
 
 FILES = str(Path(__file__).parent)
 """What is served as static files."""
+assert django_site  # which sets Django up
 ITEM = says("item")
 VIEWS = [
     View("/item", ITEM, KEY),
@@ -60,26 +56,21 @@ def _made(made: Callable[..., Made], *, is_threaded: bool = False) -> Callable[[
 
 @contextmanager
 def _project(behind: Behind, *, is_threaded: bool) -> Iterator[Made]:
-    with override_settings(
-        BATCHLIMIT={
-            "LIMITER": behind.make,
-            "ASYNC_LIMITER": behind.make_async,
-            "RULES": behind.rules,
-            "IDENTIFY": user_named,
-        },
-        ROOT_URLCONF=of_django.urls(VIEWS, "sync" if is_threaded else "async", FILES),
-        MIDDLEWARE=[django_site.MIDDLEWARE, "django.middleware.common.CommonMiddleware"],
-    ):
-        if not is_threaded:
-            behind.closing.append(lambda: front(True).close())
-        yield get_wsgi_application() if is_threaded else get_asgi_application(), middleware.statistics
+    limiters: Any = {"LIMITER": behind.make, "ASYNC_LIMITER": behind.make_async}
+    more = ["django.middleware.common.CommonMiddleware"]
+    if not is_threaded:
+        behind.closing.append(lambda: front(True).close())
+    with of_django.project(
+        VIEWS, behind.rules, "sync" if is_threaded else "async", files=FILES, more=more, **limiters
+    ) as found:
+        yield found
 
 
 class Face(NamedTuple):
     """A face: what makes it, serves it, and asks it by the test client of its framework; which cases it lacks."""
 
     make: Callable[[Behind], Any]
-    serve: Callable[[Any, Behind], AbstractContextManager[client.Client]]
+    serve: Callable[[Any, Behind], AbstractContextManager[int]]
     ask: Callable[[Any, str, str], int] | None
     lacks: tuple[str, ...] = ()
     asks: bool = True
@@ -133,16 +124,16 @@ def _in_async_django(app: Any, path: str, user: str) -> int:
 
 _NO_SOCKETS = ("ws",)
 FACES = {
-    "FastAPI": Face(_made(of_fastapi.made), client.asgi, _with(fastapi.testclient.TestClient)),
-    "Starlette": Face(_made(of_starlette.made), client.asgi, _with(starlette.testclient.TestClient)),
-    "Litestar": Face(_made(of_litestar.made), client.asgi, _with(litestar.testing.TestClient)),
-    "Quart": Face(_made(of_quart.made), client.asgi, _in_quart),
-    "ASGI": Face(_made(of_starlette.made_around), client.asgi, _with(starlette.testclient.TestClient)),
-    "aiohttp": Face(_made(of_aiohttp.made), client.aiohttp, _in_aiohttp, ("later",)),
-    "Flask": Face(_made(of_flask.made, is_threaded=True), client.wsgi, _in_flask, _NO_SOCKETS),
-    "WSGI": Face(_made(of_flask.made_around, is_threaded=True), client.wsgi, None, _NO_SOCKETS, asks=False),
-    "Django": Face(partial(_project, is_threaded=True), client.wsgi, _in_django, (*_NO_SOCKETS, "later")),
+    "FastAPI": Face(_made(of_fastapi.made), servers.uvicorn, _with(fastapi.testclient.TestClient)),
+    "Starlette": Face(_made(of_starlette.made), servers.uvicorn, _with(starlette.testclient.TestClient)),
+    "Litestar": Face(_made(of_litestar.made), servers.uvicorn, _with(litestar.testing.TestClient)),
+    "Quart": Face(_made(of_quart.made), servers.uvicorn, _in_quart),
+    "ASGI": Face(_made(of_starlette.made_around), servers.uvicorn, _with(starlette.testclient.TestClient)),
+    "aiohttp": Face(_made(of_aiohttp.made), servers.aiohttp, _in_aiohttp, ("later",)),
+    "Flask": Face(_made(of_flask.made, is_threaded=True), servers.werkzeug, _in_flask, _NO_SOCKETS),
+    "WSGI": Face(_made(of_flask.made_around, is_threaded=True), servers.werkzeug, None, _NO_SOCKETS, asks=False),
+    "Django": Face(partial(_project, is_threaded=True), servers.werkzeug, _in_django, (*_NO_SOCKETS, "later")),
     "Django, ASGI": Face(
-        partial(_project, is_threaded=False), client.asgi, _in_async_django, (*_NO_SOCKETS, "later", "static")
+        partial(_project, is_threaded=False), servers.uvicorn, _in_async_django, (*_NO_SOCKETS, "later", "static")
     ),
 }

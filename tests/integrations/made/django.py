@@ -1,12 +1,14 @@
 """Views of Django: for threads, for tasks, and of REST framework. The settings of the project are the caller's."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, StreamingHttpResponse
+from django.test.utils import override_settings
 from django.urls import include, path, re_path
 from django.views.decorators.http import require_http_methods
 from django.views.static import serve
@@ -36,6 +38,19 @@ def made(views: Sequence[View], source: Any, rules: Any, *, kind: Kind, proxies:
     )
     settings.ROOT_URLCONF = urls(views, kind)
     return get_asgi_application() if kind == "async" else get_wsgi_application(), middleware.statistics
+
+
+@contextmanager
+def project(
+    views: Sequence[View], rules: Any, kind: Kind, *, files: str | None = None, more: Sequence[str] = (), **options: Any
+) -> Iterator[Made]:
+    """Serve them by the project of this process, whose settings are in `django_site`, with `more` middleware."""
+    with override_settings(
+        BATCHLIMIT={"RULES": rules, "IDENTIFY": user_named, **options},
+        ROOT_URLCONF=urls(views, kind, files),
+        MIDDLEWARE=["batchlimit.integrations.django.RateLimitMiddleware", *more],
+    ):
+        yield get_asgi_application() if kind == "async" else get_wsgi_application(), middleware.statistics
 
 
 def _urls(views: Sequence[View], kind: Kind, files: str | None) -> Iterator[Any]:

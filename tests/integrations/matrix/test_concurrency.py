@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from websockets.sync.client import connect
@@ -16,8 +15,7 @@ from batchlimit.stores import RedisStore
 from tests.depth import depth
 from tests.integrations.clients import DEADLINE
 from tests.integrations.faces.rules import RULES
-from tests.integrations.matrix.serve import HTTP, WEBSOCKETS
-from tests.integrations.matrix.served import Served, serving
+from tests.integrations.matrix.serving import HTTP, WEBSOCKETS, Served, serving
 from tests.integrations.structured import read_limits
 from tests.servers import Server, redis_server, valkey_binary
 from tests.sync.stage import until
@@ -106,13 +104,11 @@ KEY = "bytes:whole"
 @pytest.mark.parametrize(
     "face", depth(("asgi", "quart", "aiohttp"), WEBSOCKETS)
 )  # those that hear that the server stops
-def test_tokens_go_back_when_a_server_stops(face: str, servers: Any) -> None:
-    url = servers.get("valkey").url
-    with serving(face, url) as served:
+def test_tokens_go_back_when_a_server_stops(face: str, valkey: Server, prefix: str) -> None:
+    url = valkey.url
+    with serving(face, url, prefix=prefix) as served:
         assert len(served.get("/stream", "whole").content) == 30
         served.until_left(KEY, 70)
-        served.stop()
-        prefix = served.prefix
     store = RedisStore.from_url(url, prefix=prefix)
     try:
         assert store.peek(KEY, Rules(RULES).quotas["bytes:*"]).level == 70  # of 50 that it had leased 20 were left
