@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_538,
-    "functions": 3_346,
+    "lines": 46_507,
+    "functions": 3_339,
     "files": 291,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

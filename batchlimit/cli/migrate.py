@@ -5,7 +5,7 @@ It runs nothing and guesses nothing. It reports the place of all that the source
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,8 +125,9 @@ class _SourceFile:
                 elif name == "mount":
                     problem = "paths of a mounted application are below a prefix, which is not seen: check their match"
                     self._tell(node, problem)
-            if name := _setting(node):
-                self._tell(node, f"{name} sets limits of all routes: write their rule by hand")
+            said = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "arg", ""))
+            if isinstance(said, str) and _SETTING(said):
+                self._tell(node, f"{said} sets limits of all routes: write their rule by hand")
             if isinstance(node, ast.ImportFrom):
                 for name in sorted(self._limits & {each.name for each in node.names}):
                     self._tell(node, f"{name} is a limit that was made elsewhere: write its rule by hand")
@@ -157,23 +158,24 @@ class _SourceFile:
             if last(each) in (*LIMITS, *self._limits):
                 self._tell(function, f"{function.name} has a limit that was made elsewhere: write its rule by hand")
         calls = [each for each in function.decorator_list if isinstance(each, ast.Call) and last(each.func) in LIMITS]
-        if calls or is_exempt:
-            self._tell_of_paths(function, paths, prefixes)
-        self._found.exempt += patterns if is_exempt else []
-        read = [self._limit(function, call, patterns) for call in calls if patterns]
-        if not all(is_whole for _, is_whole in read):
-            self._in_part(function, patterns)
-        rules = list(dict.fromkeys(rule for rule, _ in read))
-        self._routes += [SourceRoute(path, function, rules, is_exempt) for path in paths if path.pattern]
-
-    def _tell_of_paths(self, function: Function, paths: Sequence[Written], prefixes: Prefixes) -> None:
-        for path in paths:
+        for path in paths if calls or is_exempt else ():
             before = self._told.setdefault((id(prefixes), path.problem), (prefixes, path))
             if path.problem and (before[1] is path or not path.pattern):  # a router is reported once
                 self._tell(path.node, path.problem)
-        if not any(path.pattern for path in paths):
+        if (calls or is_exempt) and not patterns:
             what = "has a limit, and no route that is written here: add its path as match"
             self._tell(function, f"{function.name} {what}")
+        self._found.exempt += patterns if is_exempt else []
+        read = [self._limit(function, call, patterns) for call in calls if patterns]
+        if not all(is_whole for _, is_whole in read):  # the default limits stay in force
+            in_part = [rule for rule in self._found.rules.values() if rule.quotas and rule.match == patterns]
+            for rule in in_part:
+                rule.replaces = False
+            if in_part:
+                what = "is read in part, so its rule does not replace the default limits"
+                self._tell(function, f"{function.name} {what}")
+        rules = list(dict.fromkeys(rule for rule, _ in read))
+        self._routes += [SourceRoute(path, function, rules, is_exempt) for path in paths if path.pattern]
 
     def _limit(self, function: Function, call: ast.Call, patterns: list[str]) -> tuple[MigratedRule, bool]:
         """Take one limit of a function; return its rule, and whether all of it was read."""
@@ -209,31 +211,16 @@ class _SourceFile:
             name = f"{name}-{cost}"
         elif not is_shared and before is not None and before.match != patterns:
             name = key = f"{self._path.stem}.{name}"
-        if not is_shared:
-            self._tell_of_urls(call, function.name, patterns)
+        by_url = self._by_url.intersection(() if is_shared else patterns)
+        fields = {each for pattern in by_url for each in re.findall(r"\{\w+\}", re.sub(r"\*$", "{path}", pattern))}
+        if fields:
+            what = "slowapi counts each URL by itself, this rule all of them together"
+            self._tell(call, f"{function.name}: {what}: write {', '.join(sorted(fields))} into its key for that")
         value = "" if own is None else last(_called(own)) or "caller"  # the field of its key
         if value:
             value = "ip" if value in _ADDRESSES else value
             name = key = f"{name}-{value}"
         return self._found.rules.setdefault(name, MigratedRule(name, [], cost=cost, key=key, value=value))
-
-    def _tell_of_urls(self, call: ast.Call, name: str, patterns: list[str]) -> None:
-        """Tell of a bucket that all URLs of a path with parameters share."""
-        fields = {each for pattern in self._by_url.intersection(patterns) for each in re.findall(r"\{\w+\}", pattern)}
-        fields |= {"{path}" for pattern in self._by_url.intersection(patterns) if pattern.endswith("*")}
-        if fields:
-            what = (
-                f"slowapi counts each URL by itself, this rule all of them together: write {', '.join(sorted(fields))}"
-            )
-            self._tell(call, f"{name}: {what} into its key for that")
-
-    def _in_part(self, function: Function, patterns: list[str]) -> None:
-        """Leave the default limits in force for a function of whose limits some were not read."""
-        rules = [rule for rule in self._found.rules.values() if rule.quotas and rule.match == patterns]
-        for rule in rules:
-            rule.replaces = False
-        if rules:
-            self._tell(function, f"{function.name} is read in part, so its rule does not replace the default limits")
 
     def _is_of_limiter(self, name: ast.expr) -> bool:
         """Whether a name such as `limiter.exempt` is of a limiter, and not of a query or another extension."""
@@ -267,9 +254,3 @@ class _SourceFile:
 
 def _called(decorator: ast.expr) -> ast.expr:
     return decorator.func if isinstance(decorator, ast.Call) else decorator
-
-
-def _setting(node: ast.AST) -> str:
-    """Return which setting of limits a name, a text or the name of an argument is; "": none."""
-    said = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "arg", ""))
-    return said if isinstance(said, str) and _SETTING(said) else ""

@@ -79,8 +79,14 @@ class Inclusions:
                 self._own[router] = None if router in self._own else prefix
         for path, tree in self._trees.items():
             for node in ast.walk(tree):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                    self._include(path, node, node.func)
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+                    continue
+                if (word := _INCLUDES.get(node.func.attr)) is not None:
+                    given = given_to(node).get(word)
+                    text = "" if given is None else given.value if isinstance(given, ast.Constant) else None
+                    replaces = word == "url_prefix" and given is not None
+                    within = self._router(path, node.func.value), text if isinstance(text, str) else None, replaces
+                    self._found.setdefault(self._router(path, node.args[0]), []).append(_Included(*within))
 
     def seen(self, path: Path, owner: ast.expr, known: Prefixes) -> tuple[str | None, list[str] | None]:
         """Return the prefix of what a file names so, and its whole prefixes (None: as far as they are not seen).
@@ -108,34 +114,16 @@ class Inclusions:
             found += [above + each.prefix + ("" if each.replaces else own) for above in outer]
         return found
 
-    def _include(self, path: Path, call: ast.Call, function: ast.Attribute) -> None:
-        if (word := _INCLUDES.get(function.attr)) is None or not call.args:
-            return
-        router, owner = self._router(path, call.args[0]), self._router(path, function.value)
-        prefix = given_to(call).get(word)
-        literal = "" if prefix is None else prefix.value if isinstance(prefix, ast.Constant) else None
-        text = literal if isinstance(literal, str) else None
-        replaces = word == "url_prefix" and prefix is not None
-        self._found.setdefault(router, []).append(_Included(owner, text, replaces))
-
-    def _router(self, path: Path, node: ast.expr) -> Router:
-        """Return what an expression names: where that is made, if it is imported."""
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            module = self._imports[path].get(node.value.id)
-            return self._made_in(module, node.attr) if module else Router(path, "")
-        return self._origin(Router(path, node.id if isinstance(node, ast.Name) else ""))
-
-    def _origin(self, router: Router, steps: int = 5) -> Router:
-        """Follow the imports of a name to the file that makes it."""
-        imported = self._imports[router.path].get(router.name)
-        if router in self._own or imported is None or not steps:
+    def _router(self, path: Path, node: ast.expr, steps: int = 5) -> Router:
+        """Return what an expression names: where that is made, if it is imported; of no name: nobody sees where."""
+        name, *attributes = ast.unparse(node).split(".") if isinstance(node, ast.Name | ast.Attribute) else ("",)
+        router, imported = Router(path, "" if attributes else name), self._imports[path].get(name)
+        if router in self._own or imported is None or not steps or len(attributes) > 1:
             return router
-        return self._made_in(imported[:-1], imported[-1], steps - 1)
-
-    def _made_in(self, module: Words, name: str, steps: int = 5) -> Router:
+        *module, name = *imported, *attributes
         words = {path: (path.parent if path.stem == "__init__" else path.with_suffix("")).parts for path in self._trees}
-        files = [path for path, whole in words.items() if whole[-len(module) :] == module]
-        return self._origin(Router(files[0], name), steps) if len(files) == 1 else Router(Path(), "")
+        files = [path for path, whole in words.items() if whole[-len(module) :] == tuple(module)]
+        return self._router(files[0], ast.Name(name), steps - 1) if len(files) == 1 else Router(Path(), "")
 
 
 def _imported(path: Path, tree: ast.Module) -> Iterator[tuple[str, Words]]:
