@@ -100,7 +100,8 @@ def check(
     else:
         for each in found:
             print(escaped(str(each)))
-    say(f"problems: {len(found)}, files: {len(files) - len(unread)}")
+    if len(unread) < len(files):
+        say(f"problems: {len(found)}, files: {len(files) - len(unread)}")
     if unread:
         end(OSError("; ".join(map(str, unread))))
     if found:

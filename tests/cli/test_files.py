@@ -82,6 +82,7 @@ def test_programs_read_a_problem_as_json(tmp_path: Path, old: str, new: str, row
 
 def test_no_file_is_an_error_of_its_own(tmp_path: Path, good: Path) -> None:
     nowhere = str(tmp_path / "nowhere.toml")
+    assert "problems" not in typed("check", nowhere).stderr
     assert [typed(*words).exit_code for words in (["check", nowhere], ["check"], ["diff", str(good), nowhere])] == [
         2
     ] * 3

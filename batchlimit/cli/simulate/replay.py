@@ -15,7 +15,8 @@ from batchlimit.cli.simulate.log import Line
 from batchlimit.cli.simulate.result import ReplayTally, Result
 from batchlimit.quota.quota import Quota
 from batchlimit.rules import Rule, Rules, Statuses
-from batchlimit.rules.key import KeyTemplate, NoKey
+from batchlimit.rules.key import NoKey
+from batchlimit.rules.request import Template
 from batchlimit.sync.limiter import RateLimiter
 
 _FIRST = 20_000
@@ -94,7 +95,7 @@ class Replay:
                 )
         self._rules, self._by, self._is_exact = rules, by, is_exact
         self._fleet, self._random = Fleet(rules.quotas, instances, round_trip, seed), random.Random(seed)
-        self._routes = dict[tuple[str, str], list[tuple[Rule, KeyTemplate, Mapping[str, str]]]]()
+        self._routes = dict[tuple[str, str], tuple[Template, ...]]()
         self._charges = dict[tuple[str, str], Charge]()
         self._buckets = dict[str, ReplayBucket]()
         self._stretch = self._charged = 0  # of instances, the last; charges
@@ -119,11 +120,18 @@ class Replay:
     def _request(self, line: Line, at: float, is_asked: bool) -> bool:
         """Charge a request, by an instance or by buckets alone; return whether it was admitted."""
         if (ways := self._routes.get(line[1:3])) is None:
-            ways = self._route(*line[1:3])
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            ways = self._rules.templates(line[1], unquote(line[2].partition("?")[0]))
+            self._routes[line[1:3]] = ways
         limiter, enforced, shadows = None, list[Charge](), list[Charge]()
         if is_asked:
             self._fleet.move(at)
-            limiter = self._home(line[3])
+            count = len(self._fleet.limiters)
+            is_near = self._by is Spread.CLIENT
+            limiter = self._fleet.limiters[
+                crc32(line[3].encode()) % count if is_near else self._random.randrange(count)
+            ]
         for rule, template, parameters in ways:
             try:
                 key = template.fill({"ip": line[3], "user": line[4]}, parameters)
@@ -148,11 +156,6 @@ class Replay:
                 if limiter is not None:
                     limiter.refund(bucket.key, rule.cost)  # type: ignore[arg-type]
         return True
-
-    def _home(self, client: str) -> RateLimiter:
-        limiters = self._fleet.limiters
-        chosen = crc32(client.encode()) if self._by is Spread.CLIENT else int(self._random.random() * len(limiters))
-        return limiters[chosen % len(limiters)]
 
     def _short(self, charges: Sequence[Charge], limiter: RateLimiter | None, at: float) -> ReplayBucket | None:
         """Charge all buckets or none; return the one that is short."""
@@ -179,13 +182,6 @@ class Replay:
             return [bucket for bucket, cost in costs.items() if not limiter.try_acquire(bucket.key, cost)]
         told = limiter.decide_all({bucket.key: cost for bucket, cost in costs.items()}) if costs else {}
         return [bucket for bucket in costs if bucket.key in told and not told[bucket.key].allowed]
-
-    def _route(self, method: str, target: str) -> list[tuple[Rule, KeyTemplate, Mapping[str, str]]]:
-        if len(self._routes) >= _MOST_ROUTES:
-            self._routes.clear()
-        found = list(self._rules.templates(method, unquote(target.partition("?")[0])))
-        self._routes[method, target] = found
-        return found
 
     def _charge(self, rule: Rule, key: str, at: float) -> Charge:
         if (bucket := self._buckets.get(key)) is None:
