@@ -31,69 +31,84 @@ class Scene:
         return reply.granted, reply.keep
 
 
-def test_a_slot_that_is_returned_goes_to_the_one_who_waits_and_that_is_told() -> None:
+STORIES = {
+    # who asks for how many slots in all, with what: how many were granted so far, and how many may be kept (-1: all);
+    # who is told of how many, and may keep how many. "+1": a second later
+    "a slot that is returned goes to the one who waits, and that is told": """
+        a 4: 4 -1; b 1 waiting=1: 0 -1, a 4 2; a 3 returned=1: 4 -1, b 1 -1
+    """,
+    "one who does not wait gets nothing later": """
+        a 4: 4 -1; b 1: 0 -1; a 0 returned=4: 4 -1
+    """,
+    "of those who wait the one with the fewest slots is next, then the one who waits longest": """
+        a 3: 3 -1; b 1: 1 -1; b 3 waiting=2: 1 -1, a 3 2; +0.000001; c 1 waiting=1: 0 0, a 3 1; +0.000001;
+        d 1 waiting=1: 0 0; a 2 returned=1: 3 1, c 1 1; a 1 returned=2: 3 1, d 1 1
+    """,
+    "weights divide the slots": """
+        x 8 limit=8: 8 -1; a 8 waiting=8 weight=3 limit=8: 0 -1, x 8 2; b 8 waiting=8 limit=8: 0 0, x 8 1;
+        x 0 returned=8 limit=8: 8 0, a 6 6, b 2 2
+    """,
+    "slots of a silent instance are free when its lease is over, and no sooner": """
+        a 4: 4 -1; +9.999999; b 1: 0 -1; +0.000001; b 1: 1 -1
+    """,
+    "each ask renews the lease of all slots": """
+        a 4: 4 -1; +6; b 1: 0 -1; a 4: 4 -1; +6; b 1: 0 -1; a 4: 4 -1; +6; b 1: 0 -1
+    """,
+    "an ask that is repeated gets what it got": """
+        a 2: 2 -1; a 2: 2 -1; a 1 returned=1: 2 -1; a 1 returned=1: 2 -1
+    """,
+    "the lowest limit counts while the instance that names it has a lease": """
+        old 1 limit=2: 1 -1; new 4 limit=8: 1 -1; old 0 returned=1 limit=2: 1 -1; new 8 limit=8: 8 -1
+    """,
+    "after the limit fell everybody is told to keep a share": """
+        a 4 limit=8: 4 -1; b 4 limit=8: 4 -1; a 4 limit=2: 4 1, b 4 1
+    """,
+    "with as many slots as instances nobody gives up a fair share": """
+        a 2: 2 -1; b 2: 2 -1; a 9 waiting=7: 2 -1; b 9 waiting=7: 2 2; a 9 waiting=7: 2 2
+    """,
+    "with fewer slots than instances they go round": """
+        a 1: 1 -1; b 1: 1 -1; c 1: 1 -1; d 1: 1 -1; e 1 waiting=1: 0 -1, a 1 0, b 1 0, c 1 0, d 1 0;
+        a 2 waiting=1: 1 0
+    """,
+    "extra slots are a part of what is free": """
+        a 1 extra=9: 2 -1; b 1 extra=9: 1 -1
+    """,
+    "who holds idle slots is told once that others wait": """
+        a 4 idle=2: 4 -1; b 1 waiting=1: 0 -1, a 4 2; b 1 waiting=1: 0 -1
+    """,
+    "slots that are left over go round once in a third of a lease": """
+        a 2 limit=5: 2 -1; b 2 limit=5: 2 -1; c 2 limit=5: 1 -1; a 9 waiting=5 limit=5: 2 -1;
+        b 9 waiting=5 limit=5: 2 2; c 9 waiting=5 limit=5: 1 1; +3.333333; c 9 waiting=5 limit=5: 1 1; +0.000001;
+        c 9 waiting=5 limit=5: 1 1, a 2 1, b 2 1; a 9 returned=1 waiting=5 limit=5: 2 1, c 2 2
+    """,
+    "of two that hold nothing the lighter one is served when it has waited longer by as much": """
+        x 4: 4 -1; light 1 waiting=1: 0 -1, x 4 2; +2.999999; heavy 1 waiting=1 weight=4: 0 0, x 4 1; +1;
+        x 3 returned=1: 4 1, heavy 1 1
+    """,
+    "one that has waited for hours is before those of more weight that have not": """
+        x 4 lease=36000: 4 -1; light 1 waiting=1 lease=36000: 0 -1, x 4 2; +20000;
+        heavy 1 waiting=1 weight=1000: 0 0, x 4 0; +1; x 3 returned=1: 4 0, light 1 0
+    """,
+    "nobody has to go below its fair part for one who has its own": """
+        c 1 weight=2: 1 -1; a 2: 2 -1; b 2 waiting=1: 1 -1; +4; b 2 held=1 waiting=1: 1 -1
+    """,
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_who_gets_a_slot_and_who_is_told(story: str) -> None:
     scene = Scene()
-    scene.lend("a", 4)
-    assert scene.lend("b", 1, waiting=1) == (0, -1)
-    assert scene.pushes == [SlotPush("a.1", 4, scene.table.token, 2)]
-    scene.lend("a", 3, returned=1)
-    assert scene.pushes == [SlotPush("b.1", 1, scene.table.token, -1)]
-
-
-def test_one_who_does_not_wait_gets_nothing_later() -> None:
-    scene = Scene()
-    scene.lend("a", 4)
-    scene.lend("b", 1)
-    scene.lend("a", 0, returned=4)
-    assert scene.pushes == []
-
-
-def test_of_those_who_wait_the_one_with_the_fewest_slots_is_next_then_the_one_who_waits_longest() -> None:
-    scene = Scene()
-    scene.lend("a", 3)
-    scene.lend("b", 1)
-    scene.lend("b", 3, waiting=2)
-    scene.now += 1
-    scene.lend("c", 1, waiting=1)
-    scene.now += 1
-    scene.lend("d", 1, waiting=1)
-    scene.lend("a", 2, returned=1)
-    assert [each.instance for each in scene.pushes] == ["c.1"]
-    scene.lend("a", 1, returned=2)
-    assert [each.instance for each in scene.pushes if each.granted] == ["d.1"]
-
-
-def test_weights_divide_the_slots() -> None:
-    scene = Scene()
-    scene.lend("x", 8, limit=8)
-    scene.lend("a", 8, waiting=8, weight=3, limit=8)
-    scene.lend("b", 8, waiting=8, limit=8)
-    scene.lend("x", 0, returned=8, limit=8)
-    assert {each.instance: each.granted for each in scene.pushes} == {"a.1": 6, "b.1": 2}
-
-
-def test_slots_of_an_instance_that_is_silent_are_free_when_its_lease_is_over_and_no_sooner() -> None:
-    scene = Scene()
-    scene.lend("a", 4)
-    scene.now += 10 * SECOND - 1
-    assert scene.lend("b", 1)[0] == 0
-    scene.now += 1
-    assert scene.lend("b", 1)[0] == 1
-
-
-def test_each_ask_renews_the_lease_of_all_slots() -> None:
-    scene = Scene()
-    for _ in range(5):
-        scene.lend("a", 4)
-        scene.now += 6 * SECOND
-        assert scene.lend("b", 1)[0] == 0
-
-
-def test_an_ask_that_is_repeated_gets_what_it_got() -> None:
-    scene = Scene()
-    assert [scene.lend("a", 2)[0] for _ in range(3)] == [2, 2, 2]
-    assert [scene.lend("a", 1, returned=1)[0] for _ in range(3)] == [2, 2, 2]
-    assert scene.table.lent == 1
+    for step in map(str.strip, STORIES[story].split(";")):
+        if step[0] == "+":
+            scene.now += round(float(step) * SECOND)
+            continue
+        asked, told = step.split(": ")
+        name, target, *more = asked.split()
+        options = {field: int(value) for field, value in (each.split("=") for each in more)}
+        options |= {"lease": options["lease"] * SECOND} if "lease" in options else {}
+        found = ["{} {}".format(*scene.lend(name, int(target), **options))]
+        found += [f"{each.instance.removesuffix('.1')} {each.granted} {each.keep}" for each in scene.pushes]
+        assert ", ".join(found) == told, step
 
 
 def test_an_ask_that_was_overtaken_returns_no_slot_twice_and_takes_none_back() -> None:
@@ -166,54 +181,6 @@ def test_a_table_is_kept_until_the_clock_has_passed_its_token() -> None:
     assert scene.table.expires > scene.table.token * TICK
 
 
-def test_the_lowest_limit_counts_while_the_instance_that_names_it_has_a_lease() -> None:
-    scene = Scene()
-    scene.lend("old", 1, limit=2)
-    assert scene.lend("new", 4, limit=8)[0] == 1
-    scene.lend("old", 0, returned=1, limit=2)
-    assert scene.lend("new", 8, limit=8)[0] == 8
-
-
-def test_after_the_limit_fell_everybody_is_told_to_keep_a_share() -> None:
-    scene = Scene()
-    scene.lend("a", 4, limit=8)
-    scene.lend("b", 4, limit=8)
-    assert scene.lend("a", 4, limit=2) == (4, 1)
-
-
-def test_with_as_many_slots_as_instances_nobody_gives_up_a_fair_share() -> None:
-    scene = Scene()
-    scene.lend("a", 2)
-    scene.lend("b", 2)
-    assert scene.lend("a", 9, waiting=7) == (2, -1)
-    assert scene.lend("b", 9, waiting=7) == (2, 2)
-    assert scene.lend("a", 9, waiting=7) == (2, 2)
-
-
-def test_with_fewer_slots_than_instances_they_go_round() -> None:
-    scene = Scene()
-    for name in "abcd":
-        scene.lend(name, 1)
-    scene.lend("e", 1, waiting=1)
-    assert [each.keep for each in scene.pushes] == [0, 0, 0, 0]
-    assert scene.lend("a", 2, waiting=1) == (1, 0)
-
-
-def test_extra_slots_are_a_part_of_what_is_free() -> None:
-    scene = Scene()
-    assert scene.lend("a", 1, extra=9)[0] == 2
-    assert scene.lend("b", 1, extra=9)[0] == 1
-
-
-def test_who_holds_idle_slots_is_told_once_that_others_wait() -> None:
-    scene = Scene()
-    scene.lend("a", 4, idle=2)
-    scene.lend("b", 1, waiting=1)
-    assert [(each.instance, each.keep) for each in scene.pushes] == [("a.1", 2)]
-    scene.lend("b", 1, waiting=1)
-    assert scene.pushes == []
-
-
 def turns(limit: int, weights: dict[str, int], rounds: int) -> dict[str, int]:
     """How often each got a slot while all of them want more than there are, and all hold a slot equally long."""
     scene, got, returned = Scene(), Counter[str](), Counter[str]()
@@ -235,22 +202,6 @@ def turns(limit: int, weights: dict[str, int], rounds: int) -> dict[str, int]:
         for name in holders:
             tell(name)
     return dict(returned)
-
-
-def test_slots_that_are_left_over_go_round_once_in_a_third_of_a_lease() -> None:
-    scene = Scene()
-    for name in "abc":
-        scene.lend(name, 2, limit=5)
-    for name in "abc":
-        scene.lend(name, 9, waiting=5, limit=5)
-    scene.now += 10 * SECOND // 3
-    assert scene.lend("c", 9, waiting=5, limit=5) == (1, 1)
-    assert scene.pushes == []
-    scene.now += 1
-    scene.lend("c", 9, waiting=5, limit=5)
-    assert {each.instance: each.keep for each in scene.pushes} == {"a.1": 1, "b.1": 1}
-    scene.lend("a", 9, returned=1, waiting=5, limit=5)
-    assert [(each.instance, each.granted) for each in scene.pushes] == [("c.1", 2)]
 
 
 @pytest.mark.parametrize(("limit", "weights"), [(10, [1, 1, 1, 1]), (7, [1, 1, 1, 1]), (5, [2, 2, 1]), (11, [3, 1, 1])])
@@ -282,38 +233,6 @@ def test_with_fewer_slots_than_instances_they_go_round_by_weight(limit: int, wei
 
 def test_with_equal_weights_slots_go_round_in_order() -> None:
     assert turns(1, {"a": 1, "b": 1, "c": 1}, 1000) == {"a": 334, "b": 333, "c": 333}
-
-
-def test_of_two_that_hold_nothing_the_one_of_less_weight_is_served_when_it_has_waited_longer_by_as_much() -> None:
-    scene = Scene()
-    scene.lend("x", 4)
-    scene.lend("light", 1, waiting=1)
-    scene.now += 3 * SECOND - 1
-    scene.lend("heavy", 1, waiting=1, weight=4)
-    scene.now += SECOND
-    scene.lend("x", 3, returned=1)
-    assert [each.instance for each in scene.pushes if each.granted] == ["heavy.1"]
-
-
-def test_one_that_has_waited_for_hours_is_before_those_of_more_weight_that_have_not() -> None:
-    scene = Scene()
-    scene.lend("x", 4, lease=36_000 * SECOND)
-    scene.lend("light", 1, waiting=1, lease=36_000 * SECOND)
-    scene.now += 20_000 * SECOND
-    scene.lend("heavy", 1, waiting=1, weight=1000)
-    scene.now += SECOND
-    scene.lend("x", 3, returned=1)
-    assert [each.instance for each in scene.pushes if each.granted] == ["light.1"]
-
-
-def test_nobody_has_to_go_below_its_fair_part_for_one_who_has_its_own() -> None:
-    scene = Scene()
-    scene.lend("c", 1, weight=2)  # it does not want the other half of its two
-    scene.lend("a", 2)
-    scene.lend("b", 2, waiting=1)
-    scene.now += 4 * SECOND
-    scene.lend("b", 2, held=1, waiting=1)
-    assert [push.instance for push in scene.pushes] == []
 
 
 def test_an_instance_whose_lease_is_just_over_is_told_that_its_slots_are_not_known() -> None:
