@@ -51,10 +51,15 @@ DEFAULT = 'limiter = Limiter(get_remote_address, default_limits=["100/day"])\n'
 
 
 def view(name: str, routes: str, *limits: str) -> str:
-    """Write a view: its routes, as "get /a", and below them its limits, as "5/minute" or as they are called."""
-    written = [f'@app.{method}("{path}")' for method, path in map(str.split, routes.split(", "))]
+    """Write a view: its routes, as "get /a" or as called, and below them its limits, as "5/minute" or as called."""
+    called = [routes] if routes[0] == "@" else routes.split(", ")
+    written = [each if each[0] == "@" else '@app.{}("{}")'.format(*each.split()) for each in called]
     written += [f'@limiter.limit("{each}")' if each[0].isdigit() else f"@{each}" for each in limits]
     return "\n".join([*written, f"def {name}(request): ...", ""])
+
+
+def shared(terms: str) -> str:
+    return f'limiter.shared_limit("5/minute", {terms})'
 
 
 def test_migrate_prints_rules_alone_and_no_empty_line_where_there_are_none(tmp_path: Path) -> None:
@@ -94,22 +99,6 @@ def test_the_application_of_the_page_gets_the_rules_of_the_page(tmp_path: Path) 
     ]
 
 
-def test_routers_shared_limits_methods_and_defaults_become_rules(tmp_path: Path) -> None:
-    found, told = moved(tmp_path, ROUTERS)
-    assert {name: (str(rule.quota), rule.match) for name, rule in found.items()} == {
-        "application": ("1000/d", ("*",)),
-        "default": ("200/d; 50/h", ("*",)),
-        "item": ("10/m; 100/d", ("GET /v1/items/{id}",)),
-        "both": ("9/m", ("POST /v1/both",)),
-        "writes": ("5/m", ("POST /v1/a", "PUT /v1/b/*")),
-    }
-    assert [rule.name for rule in found.values() if rule.replaces] == ["both", "writes"]
-    assert {rule.key for rule in found.values()} == {f"{name}:{{ip}}" for name in found}
-    assert [line for line in told if "below a prefix" in line] == [
-        "4: router may be included below a prefix, which is not seen: check the match of each of its routes"
-    ]
-
-
 @pytest.mark.parametrize(
     "problem",
     [
@@ -143,83 +132,223 @@ def test_nothing_is_run_and_a_program_of_which_all_is_read_has_status_0(tmp_path
     assert [str(rule.quota) for rule in Rules.loads(done.stdout, format="toml")] == ["9/h"]
 
 
-def test_limits_that_are_applied_in_another_way_are_told(tmp_path: Path) -> None:
-    text = """
-twice = again = limiter.limit("2/hour")
-shared = limiter.shared_limit("6/hour", scope="z")
-@app.get("/a")
-@twice
-def a(request): ...
-app.add_api_route("/x", limiter.limit("9/hour")(x))
-app.mount("/sub", sub)
-@app.get(PATH)
-@app.get("/one")
-@limiter.limit("4/minute", methods=("POST",))
-def d(request): ...
-"""
-    found, told = moved(tmp_path, text)
-    assert {line.split(":")[0] for line in told} == {"2", "3", "7", "8", "9"}
-    assert [rule.match for rule in found.values()] == [("POST /one",)]
+PROGRAMS = {
+    # the program; the rules that it becomes, and what is told of it, each by its line
+    "routers, shared limits, methods and defaults": (
+        ROUTERS,
+        """
+application 1000/d, application:{ip}, *
+default 200/d; 50/h, default:{ip}, *
+item 10/m; 100/d, item:{ip}, GET /v1/items/{id}
+both 9/m, both:{ip}, POST /v1/both, replaces default
+writes 5/m, writes:{ip}, POST /v1/a, PUT /v1/b/*, replaces default
+4: router may be included below a prefix, which is not seen: check the match of each of its routes
+5: item: slowapi counts each URL by itself, this rule all of them together: write {id} into its key for that
+""",
+    ),
+    "limits that are applied in another way": (
+        'twice = again = limiter.limit("2/hour")\nshared = limiter.shared_limit("6/hour", scope="z")\n'
+        + view("a", "get /a", "twice")
+        + 'app.add_api_route("/x", limiter.limit("9/hour")(x))\napp.mount("/sub", sub)\n@app.get(PATH)\n'
+        + view("d", "get /one", 'limiter.limit("4/minute", methods=("POST",))'),
+        """
+d 4/m, d:{ip}, POST /one
+8: this path is no text that stands here: add it to match
+1: limit is applied in a way that is not read: write its rule by hand
+2: shared_limit is applied in a way that is not read: write its rule by hand
+7: paths of a mounted application are below a prefix, which is not seen: check their match
+6: limit is applied in a way that is not read: write its rule by hand
+""",
+    ),
+    "constants of a module, and a name that changes": (
+        'DEFAULTS: list[str] = ["100/day"]\nSEARCH = "5/minute"\nROOT = "/v1"\nWRITES = ("POST", "PUT")\n'
+        'CHANGED = "1/day"\nCHANGED = "2/day"\nlimiter = Limiter(get_remote_address, default_limits=DEFAULTS)\n'
+        + view("search", '@app.get(ROOT + "/search")', "limiter.limit(SEARCH)")
+        + view("write", "@app.api_route(ROOT, methods=WRITES)", "limiter.limit(SEARCH, methods=WRITES)")
+        + '@app.get("/changed")\n@limiter.limit(CHANGED)\ndef changed(request, SEARCHED="9/day"): ...\n',
+        """
+default 100/d, default:{ip}, *
+search 5/m, search:{ip}, GET /v1/search, replaces default
+write 5/m, write:{ip}, POST,PUT /v1, replaces default
+15: this limit is no text that stands here: limits by plan, or an override, may do it
+""",
+    ),
+    "a limit that is read in part, and a path that is not read, have the default as well": (
+        DEFAULT
+        + view("a", "get /a", "5/minute", "limiter.limit(of_plan)")
+        + view("b", "get /b", 'limiter.limit("5/minute", override_defaults=OVERRIDES)')
+        + '@app.get(path_of("c"))\n'
+        + view("c", "get /c", "5/minute"),
+        """
+default 100/d, default:{ip}, *
+a 5/m, a:{ip}, GET /a
+b 5/m, b:{ip}, GET /b
+c 5/m, c:{ip}, GET /c, replaces default
+4: this limit is no text that stands here: limits by plan, or an override, may do it
+5: a is read in part, so its rule does not replace the default limits
+8: b is read in part, so its rule does not replace the default limits
+9: this path is no text that stands here: add it to match
+""",
+    ),
+    "a cost in a shared limit is that of its route alone": (
+        view("a", "post /a", shared('scope="writes"'))
+        + view("b", "post /b", shared('scope="writes", cost=2'))
+        + view("c", "post /c", shared('scope="writes", cost=2')),
+        """
+writes 5/m, writes:{ip}, POST /a
+writes-2 5/m, writes:{ip}, POST /b, POST /c, cost 2
+""",
+    ),
+    "a path with parameters has one bucket, where slowapi has one for each URL": (
+        view("item", "get /items/{id}/{part:path}", "5/minute")
+        + view("a", "get /a/{id}", shared('scope="z"'))
+        + view("of_flask", "get /b/<id>", "5/minute"),
+        """
+item 5/m, item:{ip}, GET /items/{id}/*
+z 5/m, z:{ip}, GET /a/{id}
+of_flask 5/m, of_flask:{ip}, GET /b/{id}
+2: item: slowapi counts each URL by itself, this rule all of them together: write {id}, {path} into its key for that
+""",
+    ),
+    "Flask takes the most exact path wherever it stands, and a circle of them is told": (
+        view("item", "route /items/<id>", "9/minute")
+        + view("late", "route /items/late", "7/minute")
+        + view("one", "route /a/x, route /b/<id>", "9/minute")
+        + view("two", "route /a/<id>, route /b/y", "7/minute"),
+        """
+item 9/m, item:{ip}, GET /items/{id}
+late 7/m, late:{ip}, GET /items/late, replaces item
+one 9/m, one:{ip}, GET /a/x, GET /b/{id}
+two 7/m, two:{ip}, GET /a/{id}, GET /b/y, replaces one
+10: GET /a/x is charged to two too: write a rule for it with replaces
+""",
+    ),
+    "limits with key functions of their own": (
+        DEFAULT
+        + view(
+            "item",
+            "get /item",
+            'limiter.limit("100/hour", key_func=user_key)',
+            "10/minute",
+            'limiter.limit("2/second", key_func=get_remote_address)',
+        ),
+        """
+default 100/d, default:{ip}, *
+item-user_key 100/h, item-user_key:{user_key}, GET /item, replaces default
+item 10/m, item:{ip}, GET /item, replaces default
+item-ip 2/s, item-ip:{ip}, GET /item, replaces default
+3: key_func: the rule's key has a field of its own: let identify tell it
+5: key_func: the rule's key has a field of its own: let identify tell it
+""",
+    ),
+    "a limit in a variable is that of each route it decorates": (
+        'WRITES = "7/minute"\n'
+        'shared = limiter.shared_limit(WRITES, scope="s", key_func=get_ipaddr, error_message="no")\n'
+        'each: Decorator = limiter.limit("2/hour")\n'
+        + view("a", "post /a", "shared")
+        + view("b", "post /b", "shared", "each")
+        + view("c", "get /c", "each"),
+        """
+s-ip 7/m, s-ip:{ip}, POST /a, POST /b
+b 2/h, b:{ip}, POST /b
+c 2/h, c:{ip}, GET /c
+2: key_func: the rule's key has a field of its own: let identify tell it
+2: error_message: answer by on_rejected
+""",
+    ),
+    "limits in the configuration of an application": (
+        'RATELIMIT_META = "9/day"\napp.config["RATELIMIT_DEFAULT"] = "100/hour"\n'
+        'app.config.from_mapping(RATELIMIT_APPLICATION="1000/hour", RATELIMIT_STORAGE_URI="memory://")\n'
+        'limiter = Limiter(get_remote_address, app=app, default_limits=["5/minute"])\n',
+        """
+default 5/m, default:{ip}, *
+1: RATELIMIT_META sets limits of all routes: write their rule by hand
+2: RATELIMIT_DEFAULT sets limits of all routes: write their rule by hand
+3: RATELIMIT_APPLICATION sets limits of all routes: write their rule by hand
+""",
+    ),
+    "methods are those of any list, and what is not all there is told": (
+        view("a", '@app.api_route("/a", methods={"POST"})', "1/hour")
+        + view("b", '@app.api_route("/b", methods=["POST", *MORE])', "2/hour")
+        + view("c", '@app.api_route("/c", methods=OTHER)', "3/hour")
+        + view("d", '@app.route("/d", methods=("GET", "POST"))', 'limiter.limit("4/hour", methods={"POST"})')
+        + view("e", '@app.route("/e", methods=["PUT"])', 'limiter.limit("5/hour", methods=OTHER)'),
+        """
+a 1/h, a:{ip}, POST /a
+d 4/h, d:{ip}, POST /d
+e 5/h, e:{ip}, PUT /e
+4: its methods are no texts that stand here: add them with the path to match
+6: b has a limit, and no route that is written here: add its path as match
+7: its methods are no texts that stand here: add them with the path to match
+9: c has a limit, and no route that is written here: add its path as match
+14: its methods are no texts that stand here: write them into its match
+""",
+    ),
+    "the scope of a shared limit may stand without its name, and one that is no text is told": (
+        view("a", "get /a", shared('"reports"'))
+        + view("b", "get /b", shared('scope="reports"'))
+        + view("c", "get /c", shared("scope=host")),
+        """
+reports 5/m, reports:{ip}, GET /a, GET /b
+c 5/m, c:{ip}, GET /c
+8: its scope is no text that stands here: let the rules that share it have one key
+""",
+    ),
+    "what queries and other extensions call limit and exempt": (
+        "csrf = CSRFProtect(app)\nguard: Limiter = Limiter(get_remote_address)\n"
+        + view("form", "post /hook", "csrf.exempt", 'guard.limit("5/minute")')
+        + view("health", "get /health", "guard.exempt")
+        + "found = session.query(Item).offset(1).limit(10).all() + query.limit(size)\n"
+        "csrf.exempt(blueprint)\nguard.exempt(blueprint)\n",
+        """
+form 5/m, form:{ip}, POST /hook
+12: exempt is applied in a way that is not read: write its rule by hand
+""",
+    ),
+    "the prefix of a registration replaces that of a blueprint": (
+        'blog = Blueprint("blog", __name__, url_prefix="/blog")\n'
+        'inner = Blueprint("inner", __name__, url_prefix="/inner")\nalone = Blueprint("alone", __name__)\n'
+        "def create_app():\n    blog.register_blueprint(inner)\n"
+        '    app.register_blueprint(blog, url_prefix="/news")\n'
+        + view("post", '@blog.route("/<int:id>")', "5/hour")
+        + view("all", '@inner.route("/all")', "6/hour")
+        + "@limiter.request_filter\ndef internal(): ...\n",
+        """
+post 5/h, post:{ip}, GET /news/{id}
+all 6/h, all:{ip}, GET /news/inner/all
+14: internal exempts requests: add it to exempt, and pass functions={...}
+""",
+    ),
+    "routers that include each other have no prefix": (
+        'one = APIRouter()\ntwo = APIRouter()\none.include_router(two, prefix="/two")\n'
+        'two.include_router(one, prefix="/one")\n' + view("a", '@one.get("/a")', "5/hour"),
+        """
+a 5/h, a:{ip}, GET /a
+5: one may be included below a prefix, which is not seen: check the match of each of its routes
+""",
+    ),
+    "a router that has several prefixes in one place": (
+        'router = APIRouter(prefix="/a")\nrouter = APIRouter(prefix="/b")\n'
+        + view("c", '@router.get("/c")', "5/minute"),
+        """
+3: router has no one prefix that is written here: add the path to match
+5: c has a limit, and no route that is written here: add its path as match
+""",
+    ),
+}
 
 
-def test_constants_of_a_module_are_read_and_names_that_change_are_not(tmp_path: Path) -> None:
-    text = """
-DEFAULTS: list[str] = ["100/day"]
-SEARCH = "5/minute"
-ROOT = "/v1"
-WRITES = ("POST", "PUT")
-CHANGED = "1/day"
-CHANGED = "2/day"
-limiter = Limiter(get_remote_address, default_limits=DEFAULTS)
-@app.get(ROOT + "/search")
-@limiter.limit(SEARCH)
-def search(request): ...
-@app.api_route(ROOT, methods=WRITES)
-@limiter.limit(SEARCH, methods=WRITES)
-def write(request): ...
-@app.get("/changed")
-@limiter.limit(CHANGED)
-def changed(request, SEARCHED="9/day"): ...
-"""
-    found, told = moved(tmp_path, text)
-    assert {name: (str(rule.quota), rule.match) for name, rule in found.items()} == {
-        "default": ("100/d", ("*",)),
-        "search": ("5/m", ("GET /v1/search",)),
-        "write": ("5/m", ("POST,PUT /v1",)),
-    }
-    assert [line.split(":")[0] for line in told] == ["16"]
-
-
-def test_a_limit_that_is_read_in_part_does_not_replace_the_default(tmp_path: Path) -> None:
-    text = DEFAULT + view("a", "get /a", "5/minute", "limiter.limit(of_plan)")
-    text += view("b", "get /b", 'limiter.limit("5/minute", override_defaults=OVERRIDES)')
-    text += '@app.get(path_of("c"))\n' + view("c", "get /c", "5/minute")
-    found, told = moved(tmp_path, text)
-    assert {name: rule.replaces for name, rule in found.items()} == {"default": (), "a": (), "b": (), "c": ("default",)}
-    in_part = "is read in part, so its rule does not replace the default limits"
-    # Where the path of c is not read, the default limits hold.
-    assert [line for line in told if "in part" in line] == [f"5: a {in_part}", f"8: b {in_part}"]
-
-
-def test_a_cost_in_a_shared_limit_is_that_of_its_route_alone(tmp_path: Path) -> None:
-    shared, dear = (f'limiter.shared_limit("5/minute", scope="writes"{cost})' for cost in ("", ", cost=2"))
-    text = view("a", "post /a", shared) + view("b", "post /b", dear) + view("c", "post /c", dear)
-    found, told = moved(tmp_path, text)
-    assert [(rule.key, rule.match, rule.cost) for rule in found.values()] == [
-        ("writes:{ip}", ("POST /a",), 1),
-        ("writes:{ip}", ("POST /b", "POST /c"), 2),
-    ]
-    assert told == []
-
-
-def test_a_path_with_parameters_has_one_bucket_where_slowapi_has_one_for_each_url(tmp_path: Path) -> None:
-    text = view("item", "get /items/{id}/{part:path}", "5/minute")
-    text += view("a", "get /a/{id}", 'limiter.shared_limit("5/minute", scope="z")')
-    text += view("of_flask", "get /b/<id>", "5/minute")
-    assert moved(tmp_path, text)[1] == [
-        "2: item: slowapi counts each URL by itself, this rule all of them together: write {id}, {path} into its key"
-        " for that"
-    ]
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_becomes_rules_and_what_its_source_does_not_say_is_told(tmp_path: Path, program: str) -> None:
+    text, expected = PROGRAMS[program]
+    done = migrated(tmp_path, text)
+    found = list[str]()
+    for each in Rules.loads(done.stdout, format="toml") if done.stdout else ():
+        cost, replaced = [f"cost {each.cost}"] * (each.cost != 1), " ".join(each.replaces)
+        found.append(", ".join([f"{each.name} {each.quota}", each.key, *each.match, *cost]))
+        found[-1] += f", replaces {replaced}" if replaced else ""
+    told = [line.removeprefix(f"{tmp_path}/app.py:") for line in done.stderr.splitlines()]
+    assert found + told == expected.strip().splitlines()
 
 
 def test_a_path_that_is_not_there_is_no_program_without_limits(tmp_path: Path) -> None:
@@ -258,16 +387,6 @@ def test_a_more_exact_path_replaces_the_wider_one_that_never_had_its_requests(tm
     ]
 
 
-def test_flask_takes_the_most_exact_path_wherever_it_stands_and_a_circle_of_them_is_told(tmp_path: Path) -> None:
-    text = view("item", "route /items/<id>", "9/minute") + view("late", "route /items/late", "7/minute")
-    text += view("one", "route /a/x, route /b/<id>", "9/minute") + view("two", "route /a/<id>, route /b/y", "7/minute")
-    found, told = moved(tmp_path, text)
-    assert {name: rule.replaces for name, rule in found.items()} == {
-        "item": (), "late": ("item",), "one": (), "two": ("one",),
-    }  # fmt: skip
-    assert told == ["10: GET /a/x is charged to two too: write a rule for it with replaces"]
-
-
 def test_a_shop_of_300_lines_has_the_prefix_of_each_router_where_it_is_made() -> None:
     done = CliRunner().invoke(app, ["migrate", str(SHOP_OF_300_LINES)])
     found = {rule.name: rule for rule in Rules.loads(done.stdout, format="toml")}
@@ -283,52 +402,6 @@ def test_a_shop_of_300_lines_has_the_prefix_of_each_router_where_it_is_made() ->
     assert done.stderr.count("router may be included below a prefix") == 6
     assert "application: slowapi asks it for routes alone that have no limit of their own" in done.stderr
     assert "thumbnail: slowapi counts each URL by itself, this rule all of them together: write {path}" in done.stderr
-
-
-def test_a_router_that_has_several_prefixes_in_one_place_is_told(tmp_path: Path) -> None:
-    text = """
-router = APIRouter(prefix="/a")
-router = APIRouter(prefix="/b")
-@router.get("/c")
-@limiter.limit("5/minute")
-def c(request): ...
-"""
-    done = migrated(tmp_path, text)
-    assert "app.py:4: router has no one prefix that is written here: add the path to match" in done.stderr
-    assert "[[rules]]" not in done.stdout
-
-
-def test_limits_with_key_functions_of_their_own_are_rules_of_their_own(tmp_path: Path) -> None:
-    by_user, by_ip = (
-        'limiter.limit("100/hour", key_func=user_key)',
-        'limiter.limit("2/second", key_func=get_remote_address)',
-    )
-    text = DEFAULT + view("item", "get /item", by_user, "10/minute", by_ip)
-    found = [*moved(tmp_path, text)[0].values()][1:]
-    assert [(rule.name, str(rule.quota), rule.key, rule.replaces) for rule in found] == [
-        ("item-user_key", "100/h", "item-user_key:{user_key}", ("default",)),
-        ("item", "10/m", "item:{ip}", ("default",)),
-        ("item-ip", "2/s", "item-ip:{ip}", ("default",)),
-    ]
-
-
-def test_a_limit_that_is_kept_in_a_variable_is_that_of_each_route_it_decorates(tmp_path: Path) -> None:
-    text = """
-WRITES = "7/minute"
-shared = limiter.shared_limit(WRITES, scope="s", key_func=get_ipaddr, error_message="no")
-each: Decorator = limiter.limit("2/hour")
-"""
-    text += view("a", "post /a", "shared") + view("b", "post /b", "shared", "each") + view("c", "get /c", "each")
-    found, told = moved(tmp_path, text)
-    assert [(rule.name, str(rule.quota), rule.key, rule.match) for rule in found.values()] == [
-        ("s-ip", "7/m", "s-ip:{ip}", ("POST /a", "POST /b")),
-        ("b", "2/h", "b:{ip}", ("POST /b",)),
-        ("c", "2/h", "c:{ip}", ("GET /c",)),
-    ]
-    assert told == [
-        "3: key_func: the rule's key has a field of its own: let identify tell it",
-        "3: error_message: answer by on_rejected",
-    ]
 
 
 def test_another_use_of_a_limit_in_a_variable_is_told_with_its_place(tmp_path: Path) -> None:
@@ -399,106 +472,12 @@ def test_limiters_that_take_callers_by_other_functions_are_told(tmp_path: Path) 
     assert f"{tmp_path}/b.py:1: its default limits or key_func are not those of {tmp_path}/a.py:1" in done.stderr
 
 
-def test_limits_in_the_configuration_of_an_application_are_told(tmp_path: Path) -> None:
-    text = """
-RATELIMIT_META = "9/day"
-app.config["RATELIMIT_DEFAULT"] = "100/hour"
-app.config.from_mapping(RATELIMIT_APPLICATION="1000/hour", RATELIMIT_STORAGE_URI="memory://")
-limiter = Limiter(get_remote_address, app=app, default_limits=["5/minute"])
-"""
-    assert moved(tmp_path, text)[1] == [
-        "2: RATELIMIT_META sets limits of all routes: write their rule by hand",
-        "3: RATELIMIT_DEFAULT sets limits of all routes: write their rule by hand",
-        "4: RATELIMIT_APPLICATION sets limits of all routes: write their rule by hand",
-    ]
-
-
-def test_methods_are_those_of_any_list_and_what_is_not_all_there_is_told(tmp_path: Path) -> None:
-    text = """
-@app.api_route("/a", methods={"POST"})
-@limiter.limit("1/hour")
-def a(request): ...
-
-@app.api_route("/b", methods=["POST", *MORE])
-@limiter.limit("2/hour")
-def b(request): ...
-
-@app.api_route("/c", methods=OTHER)
-@limiter.limit("3/hour")
-def c(request): ...
-
-@app.route("/d", methods=("GET", "POST"))
-@limiter.limit("4/hour", methods={"POST"})
-def d(): ...
-
-@app.route("/e", methods=["PUT"])
-@limiter.limit("5/hour", methods=OTHER)
-def e(): ...
-"""
-    found, told = moved(tmp_path, text)
-    assert {name: rule.match for name, rule in found.items()} == {
-        "a": ("POST /a",),
-        "d": ("POST /d",),
-        "e": ("PUT /e",),
-    }
-    assert told == [
-        "6: its methods are no texts that stand here: add them with the path to match",
-        "8: b has a limit, and no route that is written here: add its path as match",
-        "10: its methods are no texts that stand here: add them with the path to match",
-        "12: c has a limit, and no route that is written here: add its path as match",
-        "19: its methods are no texts that stand here: write them into its match",
-    ]
-
-
-def test_the_scope_of_a_shared_limit_may_stand_without_its_name_and_one_that_is_no_text_is_told(tmp_path: Path) -> None:
-    text = """
-@app.get("/a")
-@limiter.shared_limit("5/minute", "reports")
-def a(request): ...
-
-@app.get("/b")
-@limiter.shared_limit("5/minute", scope="reports")
-def b(request): ...
-
-@app.get("/c")
-@limiter.shared_limit("7/minute", scope=host)
-def c(request): ...
-"""
-    found, told = moved(tmp_path, text)
-    assert {name: rule.match for name, rule in found.items()} == {"reports": ("GET /a", "GET /b"), "c": ("GET /c",)}
-    assert told == ["11: its scope is no text that stands here: let the rules that share it have one key"]
-
-
 @pytest.mark.parametrize("folder", ["venv/lib/python3.11/site-packages/slowapi", ".venv/slowapi", ".git"])
 def test_what_is_installed_in_a_folder_or_hidden_there_is_no_part_of_its_program(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "extension.py").write_text("def (", encoding="utf-8")
     text = "limiter = Limiter(get_remote_address, default_limits=['9/hour'])"
     assert (migrated(tmp_path, text).exit_code, migrated(tmp_path, text).stderr) == (0, "")
-
-
-def test_what_queries_and_other_extensions_call_limit_and_exempt_is_none_of_a_limiter(tmp_path: Path) -> None:
-    text = """
-csrf = CSRFProtect(app)
-guard: Limiter = Limiter(get_remote_address)
-
-@app.post("/hook")
-@csrf.exempt
-@guard.limit("5/minute")
-def hook():
-    return session.query(Item).offset(1).limit(10).all() + query.limit(size)
-
-@app.get("/health")
-@guard.exempt
-def health(): ...
-
-csrf.exempt(blueprint)
-guard.exempt(blueprint)
-"""
-    found, told = moved(tmp_path, text)
-    assert {name: rule.match for name, rule in found.items()} == {"hook": ("POST /hook",)}
-    assert migrated(tmp_path, text).stdout.startswith('exempt = ["GET /health"]\n')
-    assert told == ["16: exempt is applied in a way that is not read: write its rule by hand"]
 
 
 # Where the prefixes of routers are found: in all files that it reads, and nowhere else
@@ -562,49 +541,6 @@ def test_a_router_has_the_prefixes_below_which_other_files_include_it(tmp_path: 
     }
     (told,) = [line for line in done.stderr.splitlines() if "below a prefix" in line]
     assert told.startswith(f"{tmp_path}/shop/routers/health.py:3: router may be included below a prefix")
-
-
-def test_the_prefix_of_a_registration_replaces_that_of_a_blueprint(tmp_path: Path) -> None:
-    text = """
-blog = Blueprint("blog", __name__, url_prefix="/blog")
-inner = Blueprint("inner", __name__, url_prefix="/inner")
-alone = Blueprint("alone", __name__)
-def create_app():
-    blog.register_blueprint(inner)
-    app.register_blueprint(blog, url_prefix="/news")
-@blog.route("/<int:id>")
-@limiter.limit("5/hour")
-def post(id): ...
-@inner.route("/all")
-@limiter.limit("6/hour")
-def all(): ...
-@limiter.request_filter
-def internal(): ...
-"""
-    done = migrated(tmp_path, text)
-    assert [rule.match for rule in Rules.loads(done.stdout, format="toml")] == [
-        ("GET /news/{id}",),
-        ("GET /news/inner/all",),
-    ]
-    assert (
-        done.stderr
-        == f"{tmp_path}/app.py:15: internal exempts requests: add it to exempt, and pass functions={{...}}\n"
-    )
-
-
-def test_routers_that_include_each_other_have_no_prefix(tmp_path: Path) -> None:
-    text = """
-one = APIRouter()
-two = APIRouter()
-one.include_router(two, prefix="/two")
-two.include_router(one, prefix="/one")
-@one.get("/a")
-@limiter.limit("5/hour")
-def a(request): ...
-"""
-    done = migrated(tmp_path, text)
-    assert [rule.match for rule in Rules.loads(done.stdout, format="toml")] == [("GET /a",)]
-    assert "one may be included below a prefix" in done.stderr
 
 
 IMPORTED = {
