@@ -236,6 +236,9 @@ def levels(both_keys: Any) -> list[int]:
 def test_each_key_is_settled_for_what_it_really_was(both_keys: Any, actual: int) -> None:
     with both_keys.reserve(COSTS) as reservation:
         assert (reservation.costs, reservation.settled) == (COSTS, False)
+        assert repr(getattr(reservation, "_inner", reservation)).endswith(
+            "of 1 at 'model:rpm', 400 at 'model:tpm': open>"
+        )
         assert levels(both_keys) == [9, 600]
         reservation.settle({TPM: actual, RPM: 2})
         assert reservation.settled
@@ -253,7 +256,7 @@ def test_a_key_that_is_not_named_stays_as_it_was_estimated(both_keys: Any) -> No
 @pytest.mark.parametrize(
     ("actual", "error", "message"),
     [
-        ({RPM: 0, "model:tpd": 1}, ValueError, "nothing was reserved at 'model:tpd', but at"),
+        ({RPM: 0, "model:z": 1, "model:a": 1}, ValueError, "nothing was reserved at 'model:a', but at"),
         ({RPM: 0, TPM: -1}, ValueError, r"actual \(tokens\) must be from 0 to 1125899906842624, not -1"),
     ],
 )

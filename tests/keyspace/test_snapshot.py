@@ -1,7 +1,6 @@
 """When a reservoir retires to let its key rest, what keeps it awake, and that its next one goes on where it ended."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -9,13 +8,12 @@ from hypothesis import strategies as st
 
 from batchlimit.base.waiting import NO_WAIT
 from batchlimit.bucket.messages import Ask
-from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import KeySnapshot
 from batchlimit.reservoir.reservoir import Reservoir
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, GrowingBatch, TimeBatch
 from batchlimit.reservoir.waiter import NOBODY, Fetch, Waiter
-from tests.reservoir.entry import DEAD, HUNDRED, Entry
+from tests.reservoir.entry import HUNDRED, Entry
 from tests.reservoir.world import about, answer, made
 
 AWAKE = 1.0
@@ -37,21 +35,6 @@ def rests_at(entry: Entry) -> float:
     return at if entry.reservoir.lifecycle.snapshot is not None else math.inf
 
 
-def test_a_key_comes_to_rest_when_it_was_quiet_for_a_while() -> None:
-    entry = served()
-    assert entry.reservoir.lifecycle.tend(AWAKE - 0.01) is None
-    assert not entry.reservoir.state.is_retired
-    assert rests_at(entry) == AWAKE
-
-
-def test_one_that_is_used_stays_awake() -> None:
-    entry = served()
-    entry.grant(entry.fetch(entry.join(1), 0.9), 0.9, 1)
-    entry.reservoir.lifecycle.tend(AWAKE)
-    assert not entry.reservoir.state.is_retired
-    assert rests_at(entry) == about(0.9 + AWAKE)
-
-
 def test_one_whose_lease_lasts_waits_for_its_end() -> None:
     """A refund is free till then."""
     entry = Entry()
@@ -71,29 +54,6 @@ def test_one_that_is_dry_stays_while_it_refuses_from_memory() -> None:
 
 def test_one_that_is_idle_leaves_no_memo() -> None:
     assert rests_at(served(idle_after=0.5)) == math.inf
-
-
-def test_one_that_waits_for_its_lost_answer_stays() -> None:
-    entry = Entry(idle_after=10.0)
-    waiter = entry.join(1, NO_WAIT)
-    entry.reservoir.failed(entry.fetch(waiter), DEAD, 0.0)
-    assert entry.reservoir.lifecycle.due() == 10.0
-
-
-def test_one_that_was_told_of_another_quota_stays() -> None:
-    entry = Entry(idle_after=10.0)
-    entry.grant(entry.fetch(entry.join(1)), 0.0, 1, quota=replace(HUNDRED, burst=50))
-    assert entry.reservoir.lifecycle.due() == 10.0
-
-
-def test_one_that_admitted_without_the_store_stays() -> None:
-    """It knows what of the next refunds is the bucket's, and what is not."""
-    entry = Entry(idle_after=10.0, policy=FailurePolicy.open())
-    entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT)), DEAD, 0.0)
-    entry.reservoir.lifecycle.tend(0.6)
-    entry.grant(entry.fetch(entry.join(1), 2.0), 2.0, 1)
-    assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.lifecycle.due() == 12.0
 
 
 SIZERS: list[BatchSizer] = [TimeBatch(), FixedBatch(3), GrowingBatch()]

@@ -7,7 +7,7 @@ from tests.mutate.changes import ROOT, Mutation, sites
 
 _MODEL = "tests/model/test_model.py::test_no_history_breaks_a_rule"
 _ENFORCED = ("underway", "enforcement", "everywhere", "decisions", "asgi", "rule_file")
-_CALLS = ("several", "pauses", "close", "overrides", "parity", "rule_file", "limiter", "events")
+_CALLS = ("several", "reserve", "pauses", "close", "overrides", "parity", "rule_file", "limiter", "events")
 _LIFE = ["tests/life/test_dormant_keys.py", "tests/life/test_max_keys.py"]
 _FILES = ("integrations/test_rule_file", "apis/test_rule_file", "cli/test_files")
 _WARNING = "tests/apis/test_outage.py::test_a_warning_points_at_the_line_that_makes_the_limiter"
