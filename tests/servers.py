@@ -197,9 +197,4 @@ def reach_docker() -> None:
 
 # The oldest Redis that batchlimit supports, the usual ones, and what most installations will move to.
 Kinds = dict[str, Callable[[], AbstractContextManager[str]]]
-SERVERS: Kinds = {
-    "valkey": _valkey,
-    "redis-system": _redis_system,
-    "redis-6.2": _redis_6_2,
-    "container": _container,
-}
+SERVERS: Kinds = {"valkey": _valkey, "redis-system": _redis_system, "redis-6.2": _redis_6_2, "container": _container}

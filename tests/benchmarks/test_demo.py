@@ -68,11 +68,7 @@ def test_a_limiter_that_cheats_is_convicted() -> None:
     ],
 )
 def test_wrong_options_print_one_line(
-    arguments: list[str],
-    status: int,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], status: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended, stdout, stderr = here(arguments, monkeypatch, capsys)
     assert ended == status
@@ -83,8 +79,7 @@ def test_wrong_options_print_one_line(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("--processes", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--api", "fibers"), ("--unknown",)],
+    "arguments", [("--processes", "0"), ("--seconds", "nan"), ("--demand", "inf"), ("--api", "fibers"), ("--unknown",)]
 )
 def test_options_out_of_range_are_refused(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

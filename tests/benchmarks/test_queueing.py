@@ -16,14 +16,7 @@ from benchmarks.queueing.laws import OURS
 from benchmarks.queueing.report import losses, verdicts
 from benchmarks.queueing.results import Results, Task, carry_out
 from benchmarks.queueing.run import Run
-from benchmarks.queueing.scenario import (
-    GOODPUT,
-    SCENARIOS,
-    Kind,
-    Phase,
-    Scenario,
-    Stalls,
-)
+from benchmarks.queueing.scenario import GOODPUT, SCENARIOS, Kind, Phase, Scenario, Stalls
 from benchmarks.queueing.seeds import Runs
 from benchmarks.queueing.tally import Figures
 from benchmarks.timetable import RATE, Noted

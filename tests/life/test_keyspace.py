@@ -133,10 +133,7 @@ def test_a_user_of_the_server_that_may_do_little_is_enough(client: Any, private:
         limiter.acquire("key", 3)
         limiter.peek("key")
         limiter.refund("key", 3)
-    with (
-        api.from_url(url, "5/s", prefix="other") as limiter,
-        pytest.raises(StoreUnavailable, match="No permissions"),
-    ):
+    with api.from_url(url, "5/s", prefix="other") as limiter, pytest.raises(StoreUnavailable, match="No permissions"):
         limiter.decide("key")
 
 

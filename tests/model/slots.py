@@ -583,12 +583,7 @@ class _Told:
         *name, base = self._name(first.instance)
         if isinstance(body, SlotAsk):
             return (*name, body.returned - base, *body[5:])
-        return (
-            *name,
-            body.granted - base,
-            self._ranks[body.token],
-            *body[3 if isinstance(body, SlotPush) else 2 :],
-        )
+        return (*name, body.granted - base, self._ranks[body.token], *body[3 if isinstance(body, SlotPush) else 2 :])
 
 
 def is_over(lease: tuple[float, float, bool]) -> bool:

@@ -104,10 +104,7 @@ FLASK_LIMITER = Suite(
     port=46379,
     runs=[
         # The test that is left out has to ask within the 200 ms in which a bucket of 5/s is empty.
-        Run(
-            [*_CHECKED, "-k", "not clear_limits or no_extension", "tests"],
-            {},
-        )
+        Run([*_CHECKED, "-k", "not clear_limits or no_extension", "tests"], {})
     ],
     face="the strategies and `parse` of limits below it",
     left_out="memcached, MongoDB, and a test that counts on a fast machine",
@@ -142,12 +139,7 @@ FLASK_LIMITER = Suite(
 )
 FLASK_LIMITER_FACE = replace(
     FLASK_LIMITER,
-    runs=[
-        Run(
-            [*_CHECKED, "-p", "of_flask_limiter", "--ignore=tests/test_commands.py", "tests"],
-            {},
-        )
-    ],
+    runs=[Run([*_CHECKED, "-p", "of_flask_limiter", "--ignore=tests/test_commands.py", "tests"], {})],
     face="its `Limiter`: rules of the routes, and `Limits`",
     left_out="memcached, MongoDB, and its commands",
     passed=71,

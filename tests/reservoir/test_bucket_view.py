@@ -8,14 +8,7 @@ import pytest
 from batchlimit.bucket.fair_share import MARGIN
 from batchlimit.bucket.messages import Ask
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import (
-    BucketView,
-    InstanceCount,
-    KeySnapshot,
-    binding_of,
-    first_fill,
-    kept_epoch,
-)
+from batchlimit.reservoir.bucket_view import BucketView, InstanceCount, KeySnapshot, binding_of, first_fill, kept_epoch
 from batchlimit.reservoir.waiter import Fetch
 from tests.reservoir.entry import HUNDRED
 from tests.reservoir.world import about, answer

@@ -20,8 +20,7 @@ from tests.reservoir.world import about
 
 
 @pytest.mark.parametrize(
-    ("cost", "at", "prospect"),
-    [(2, 0.0, Prospect.ADMITTED), (3, 0.0, Prospect.UNKNOWN), (2, 1.0, Prospect.UNKNOWN)],
+    ("cost", "at", "prospect"), [(2, 0.0, Prospect.ADMITTED), (3, 0.0, Prospect.UNKNOWN), (2, 1.0, Prospect.UNKNOWN)]
 )
 def test_a_call_is_admitted_by_what_is_leased_and_else_the_store_knows(
     cost: int, at: float, prospect: Prospect
@@ -63,8 +62,7 @@ def test_nobody_is_hopeless_where_the_bucket_was_not_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cost", "at", "wait"),
-    [(3, 0.12, 0.03), (3, 0.15, 0.35), (3, 0.5, 0.0), (2, 0.12, 0.0), (101, 0.12, 0.0)],
+    ("cost", "at", "wait"), [(3, 0.12, 0.03), (3, 0.15, 0.35), (3, 0.5, 0.0), (2, 0.12, 0.0), (101, 0.12, 0.0)]
 )
 def test_memory_refuses_while_the_circuit_is_open_or_the_bucket_is_short(cost: int, at: float, wait: float) -> None:
     """Two tokens are here; the circuit is tried again at 0.15 s, and the bucket has more at 0.5 s."""

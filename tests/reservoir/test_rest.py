@@ -120,8 +120,7 @@ def owes(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize(
-    "begin",
-    [is_waited_for, is_asked_for, gives_tokens_back, owes, owes_a_refund, has_served_one_who_may_leave],
+    "begin", [is_waited_for, is_asked_for, gives_tokens_back, owes, owes_a_refund, has_served_one_who_may_leave]
 )
 def test_a_key_that_somebody_needs_makes_no_room(begin: Callable[[Entry], None]) -> None:
     entry = Entry(tokens=5)

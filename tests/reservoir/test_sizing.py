@@ -13,15 +13,7 @@ from batchlimit.batching import TimeBatch
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.options import Options
-from batchlimit.reservoir.sizing import (
-    BatchSizer,
-    Demand,
-    FixedBatch,
-    FractionBatch,
-    GrowingBatch,
-    Usage,
-    wanted,
-)
+from batchlimit.reservoir.sizing import BatchSizer, Demand, FixedBatch, FractionBatch, GrowingBatch, Usage, wanted
 from tests.reservoir.alone import Alone
 
 KERNEL = 0.25
@@ -90,26 +82,11 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
     ("kind", "arguments", "error", "message"),
     [
         (TimeBatch, {"seconds": -1}, ValueError, "TimeBatch.seconds must be at least 0, not -1"),
-        (
-            TimeBatch,
-            {"seconds": math.inf},
-            ValueError,
-            "TimeBatch.seconds must be a finite number, not inf",
-        ),
+        (TimeBatch, {"seconds": math.inf}, ValueError, "TimeBatch.seconds must be a finite number, not inf"),
         (TimeBatch, {"seconds": True}, TypeError, "TimeBatch.seconds must be a number, not True"),
-        (
-            TimeBatch,
-            {"plenty": math.nan},
-            ValueError,
-            "TimeBatch.plenty must be a finite number, not nan",
-        ),
+        (TimeBatch, {"plenty": math.nan}, ValueError, "TimeBatch.plenty must be a finite number, not nan"),
         (FractionBatch, {"fraction": "x"}, TypeError, "FractionBatch.fraction must be a number, not 'x'"),
-        (
-            FractionBatch,
-            {"fraction": 2},
-            ValueError,
-            "FractionBatch.fraction must be at least 0 and at most 1, not 2",
-        ),
+        (FractionBatch, {"fraction": 2}, ValueError, "FractionBatch.fraction must be at least 0 and at most 1, not 2"),
         (
             GrowingBatch,
             {"first": 0},

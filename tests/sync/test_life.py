@@ -15,20 +15,7 @@ from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
-from tests.sync.stage import (
-    DEADLINE,
-    KEY,
-    Clock,
-    Stage,
-    away,
-    lapsed,
-    process,
-    said,
-    spend,
-    start,
-    together,
-    until,
-)
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, lapsed, process, said, spend, start, together, until
 
 HUNDRED = Quota(0.001, 100)
 

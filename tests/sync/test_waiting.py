@@ -15,10 +15,7 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.base.waking import Event
 from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
-from batchlimit.sync import (
-    key_entry,
-    waiting_thread,
-)
+from batchlimit.sync import key_entry, waiting_thread
 from tests.apis.test_waiting import is_empty, refund, stand_in_line
 from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted

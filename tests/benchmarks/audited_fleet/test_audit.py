@@ -20,12 +20,7 @@ def at(*instants: float, cost: int = 1) -> list[Admission]:
 
 @pytest.mark.parametrize(
     ("admissions", "expected"),
-    [
-        (at(*range(6)), 0),
-        (at(0, 0, 0), 1),
-        (at(*range(10)), 3.1),
-        (at(0, 0, 0, *range(1, 10)), 5.1),
-    ],
+    [(at(*range(6)), 0), (at(0, 0, 0), 1), (at(*range(10)), 3.1), (at(0, 0, 0, *range(1, 10)), 5.1)],
 )
 def test_the_worst_of_several_bandwidths_counts(admissions: list[Admission], expected: float) -> None:
     assert excess(admissions, Quota(1, 2, also=[Quota(0.1, 6)])) == pytest.approx(expected)
