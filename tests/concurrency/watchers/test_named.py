@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchlimit.concurrency.watchers import MemoryWatcher, PressureWatcher, ThrottlingWatcher
+from batchlimit.concurrency.watchers import MemoryWatcher, PressureWatcher, ProcessorWatcher, ThrottlingWatcher
 from batchlimit.concurrency.watchers.cgroup import Group, named
 from batchlimit.errors import WatcherUnavailable
 from tests.concurrency.watchers.test_cpu import stat
@@ -14,6 +14,7 @@ from tests.concurrency.watchers.trees import MIB, Tree, write
 ALL: list[Callable[..., Any]] = [
     MemoryWatcher,
     ThrottlingWatcher,
+    ProcessorWatcher,
     lambda **options: PressureWatcher("memory", **options),
 ]
 
@@ -81,9 +82,16 @@ def test_pressure_of_a_group_that_tells_none_is_not_that_of_the_machine(repos: T
 
 
 @pytest.mark.parametrize("watcher", ALL)
-def test_a_group_that_is_not_there_is_told(repos: Tree, watcher: Callable[..., Any]) -> None:
-    with pytest.raises(WatcherUnavailable, match=r"no control group 'gitaly/repos-8' .*; name it by its path"):
-        watcher(**options(repos, "gitaly/repos-8"))
+@pytest.mark.parametrize("name", ["gone", "", "/", "../cgroup/web", "web/../web"])
+def test_a_group_that_is_not_there_is_told(repos: Tree, watcher: Callable[..., Any], name: str) -> None:
+    with pytest.raises(WatcherUnavailable, match=rf"no control group '{name}' .*; name it by its path below"):
+        watcher(**options(repos, name))
+
+
+@pytest.mark.parametrize("watcher", ALL)
+def test_a_group_is_named_by_a_text(repos: Tree, watcher: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="a control group is named by its path"):
+        watcher(**options(repos, 7))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mount", ["memory", "cpu,memory"])

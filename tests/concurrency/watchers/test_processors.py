@@ -133,17 +133,6 @@ def test_a_named_group_without_a_quota_may_use_the_whole_machine(scene: Scene) -
     assert watcher.poll() is not None
 
 
-@pytest.mark.parametrize("name", ["gone", "", "/", "../cgroup/web", "web/../web"])
-def test_a_group_that_is_not_there_is_told(scene: Scene, name: str) -> None:
-    with pytest.raises(WatcherUnavailable, match=r"no control group .* for cpu under .*; name it by its path below"):
-        scene.watcher(group=name)
-
-
-def test_a_group_is_named_by_a_text(scene: Scene) -> None:
-    with pytest.raises(TypeError, match="a control group is named by its path"):
-        scene.watcher(group=7)  # type: ignore[arg-type]
-
-
 def test_a_group_that_does_not_tell_is_told(tree: Tree) -> None:
     machine(tree, 0, 0)
     tree.v2("repos")
