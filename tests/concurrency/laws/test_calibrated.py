@@ -3,7 +3,7 @@
 import pytest
 
 from batchlimit.concurrency.law import Calibrated
-from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Gradient2, Watched
+from batchlimit.concurrency.laws import AIMD, Fixed, Gitaly, Watched
 from tests.concurrency.laws.world import Listener, drop, sample
 
 QUIET: list[str] = []
@@ -23,11 +23,6 @@ def test_each_period_is_one_step(periods: list[list[str]], limits: list[int]) ->
     law = Gitaly(maximum=20)
     assert [law.calibrate(events, 0) for events in periods] == limits
     assert law.limit == limits[-1]
-
-
-def test_it_takes_85_periods_from_15_to_100() -> None:
-    law = Gitaly()
-    assert [law.calibrate((), 0) for _ in range(86)][-3:] == [99, 100, 100]
 
 
 @pytest.mark.parametrize(("factor", "limit"), [(0.75, 74), (0.999, 98), (0.01, 5)])
@@ -50,14 +45,6 @@ def test_a_watched_law_hears_its_last_call_again_as_a_dropped_one_for_a_period_w
     assert law.calibrate(["memory", "cpu"], 0) == law.limit == 4
     assert law.calibrate(["memory"], 0) == 5
     assert inner.told == [sample(10), sample(20), drop(20), drop(20)]
-
-
-def test_what_a_reason_does_is_the_laws_to_say() -> None:
-    falls, stays = Watched(AIMD(initial=50, timeout=5)), Watched(Gradient2(initial=50))
-    for law in (falls, stays):
-        law.update(sample(in_flight=0))
-        law.calibrate(["cpu"], 0)
-    assert (falls.limit, stays.limit) == (45, 50)
 
 
 def test_they_can_be_told_from_laws_that_hear_of_calls_alone() -> None:

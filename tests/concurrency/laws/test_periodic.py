@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from batchlimit.concurrency.law import Sample
-from batchlimit.concurrency.laws import AIMD, Periodic, p95
-from tests.concurrency.laws.world import MS, SECOND, Listener, drop, sample
+from batchlimit.concurrency.laws import Periodic, p95
+from tests.concurrency.laws.world import MS, SECOND, Listener, sample
 
 
 def test_p95_is_what_nineteen_of_twenty_did_not_exceed() -> None:
@@ -32,14 +32,6 @@ def test_a_period_begins_where_a_call_ends_and_brings_one_decision() -> None:
     for end, decisions in at_end:
         assert periodic.update(sample(5, at=end - 5)) == periodic.limit == 1 + decisions, end
         assert len(law.told) == decisions, end
-
-
-def test_nothing_is_decided_while_nothing_happens() -> None:
-    law = Listener()
-    periodic = Periodic(law, every=1.0)
-    periodic.update(sample(at=0))
-    periodic.update(sample(at=3_600_000))
-    assert len(law.told) == 1
 
 
 def test_a_decision_is_about_the_calls_of_its_period() -> None:
@@ -89,25 +81,6 @@ def test_a_thousand_calls_are_kept_unless_told() -> None:
     assert law.told[0].rtt_ns == 1000
 
 
-def test_a_service_steps_once_a_period() -> None:
-    """Down on a timeout or a slow p95, up by one while the limit is in use, else where it was."""
-    periodic = Periodic(AIMD(initial=40, minimum=10, timeout=0.5), last=100)
-    spells = [
-        (sample(100), 41),
-        (drop(100), 36),
-        (sample(100, in_flight=17), 36),
-        (sample(100, in_flight=18), 37),
-        (sample(600), 33),
-        (sample(100), 34),
-    ]
-    periodic.update(sample(0, 0))
-    for second, (call, limit) in enumerate(spells):
-        for _ in range(100):
-            periodic.update(call._replace(start_ns=(1 + 3 * second) * SECOND))
-        # a call that begins the next period decides this one
-        assert periodic.update(sample(0, 0, at=3000 * second + 4000)) == limit
-
-
 @pytest.mark.parametrize("rtt_ns", [-1, 2**53 + 1, 10**400])
 def test_a_call_without_a_duration_is_left_out(rtt_ns: int) -> None:
     law = Listener()
@@ -116,9 +89,3 @@ def test_a_call_without_a_duration_is_left_out(rtt_ns: int) -> None:
     periodic.update(Sample(10 * SECOND, rtt_ns, 99, True))
     periodic.update(Sample(10 * SECOND, 2**53, 1))
     assert law.told == [Sample(0, 0, 1)]
-
-
-def test_it_shows_the_law() -> None:
-    periodic = Periodic(AIMD(timeout=5))
-    assert repr(periodic) == "<Periodic <AIMD 20 of 20..200>: 0 observations>"
-    assert isinstance(periodic.law, AIMD)

@@ -191,25 +191,9 @@ def test_a_probe_falls_to_the_queue_and_forgets_the_least_rtt() -> None:
     assert seen == [*before, (10, 0, 7), *after, (4, 0, 4)]
 
 
-def test_a_probe_keeps_the_minimum() -> None:
-    law = Gradient(initial=100, minimum=30, probe_interval=1, jitter=lambda: 0.0)
-    assert limits(law, [drop(), drop()]) == [98, 30]
-
-
 def test_it_probes_after_one_and_a_half_intervals_unless_told() -> None:
     assert Gradient().probe_countdown == 1500
     assert Gradient(probe_interval=None).probe_countdown is None
-
-
-def test_the_average_is_a_mean_first_and_then_follows_slowly() -> None:
-    law = Gradient2(long_window=100, warmup=10)
-
-    def average(ns: int) -> float:
-        law.update(Sample(0, ns, 0))
-        return law.long_rtt_ns
-
-    assert [average(value) for value in range(10, 20)] == [10 + half / 2 for half in range(10)]
-    assert average(100) == 14.5 * (1 - 2 / 101) + 100 * (2 / 101)
 
 
 def ten() -> Vegas:
@@ -217,11 +201,6 @@ def ten() -> Vegas:
     law = Vegas(initial=10, maximum=20, alpha=3, beta=6)
     law.update(sample(10))
     return law
-
-
-def test_the_bounds_are_one_and_the_maximum() -> None:
-    assert limits(ten(), [sample()] * 3) == [16, 20, 20]
-    assert limits(ten(), [drop()] * 11)[-3:] == [1, 1, 1]
 
 
 def test_without_an_own_measure_it_steps_by_the_logarithm() -> None:
@@ -244,12 +223,6 @@ def test_it_probes_after_as_many_samples_as_told_whatever_the_load() -> None:
     first = [(10, count) for count in range(1, 6)]
     second = [(15, count) for count in range(9)]
     assert noload == [*first, *second, (24, 0), (24, 1), (24, 2)]
-
-
-def test_a_drop_in_a_probe_is_lost() -> None:
-    law = Vegas(initial=4, probe_multiplier=1, jitter=lambda: 0.5)
-    assert limits(law, [sample(10), drop(20)]) == [4, 4]
-    assert law.rtt_noload_ns == 20 * MS
 
 
 def test_it_probes_at_three_quarters_of_the_longest_way_unless_told() -> None:

@@ -56,13 +56,6 @@ def test_a_call_of_no_true_duration_is_left_out() -> None:
     assert tumbling.update(Sample(0, 0, 1)) == 2
 
 
-def test_a_law_moves_once_a_window_however_many_calls_were_dropped() -> None:
-    tumbling = Tumbling(AIMD(initial=100, timeout=5), calls=50)
-    for i in range(100):
-        tumbling.update(call(i, 0.01, 100, dropped=True))
-    assert tumbling.limit == 81
-
-
 def test_a_statistic_that_raises_leaves_the_window_to_be_decided_later() -> None:
     def fails_once(rtts: object) -> float:
         broken.append(1)

@@ -45,11 +45,6 @@ def test_a_full_percentile_window_hears_of_nothing_more() -> None:
     assert window.take() == (2, 3, 4, 2, False)
 
 
-def test_windows_show_what_is_in_them() -> None:
-    assert repr(filled(AverageWindow(), [sample()] * 3)) == "<AverageWindow of 3>"
-    assert repr(filled(PercentileWindow(0.95, 9), [sample()])) == "<PercentileWindow of 1: p95>"
-
-
 @pytest.mark.parametrize(
     ("shortest", "given", "lasts"),
     [
@@ -84,15 +79,6 @@ def test_the_least_rtt_is_a_tenth_of_a_millisecond_unless_told() -> None:
         windowed.update(Sample(0, 100_000, 1))
     windowed.update(Sample(2000 * MS, 100_000, 1))
     assert law.told == [Sample(2000 * MS, 100_000, 1)]
-
-
-def test_a_percentile_may_stand_for_the_window() -> None:
-    law = Listener()
-    windowed = opened(law, PercentileWindow(0.5, 10))
-    for ms in range(10, 20):
-        windowed.update(sample(ms, 3))
-    windowed.update(sample(900, 9, True, at=500))
-    assert law.told == [Sample(500 * MS, 14 * MS, 3)]
 
 
 def test_it_shows_the_law_and_the_window() -> None:
