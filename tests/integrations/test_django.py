@@ -15,10 +15,8 @@ from django.test import Client, override_settings
 
 from batchlimit.integrations.django.configuration import asked, configuration
 from batchlimit.integrations.django.middleware import RateLimitMiddleware
-from batchlimit.integrations.enforcement import Outcome
-from batchlimit.rules import Rule, RuleFile
+from batchlimit.rules import Rule
 from batchlimit.rules.file import rules_of
-from tests.garbage import kept
 from tests.integrations.django_site import MIDDLEWARE, Site
 from tests.integrations.structured import read_limits
 from tests.sync.stage import until
@@ -166,29 +164,9 @@ def test_rules_come_from_a_file_with_functions_by_name(tmp_path: Path) -> None:
         assert [Client().get("/").status_code for _ in range(2)] == [200, 429]
 
 
-def test_a_file_without_the_rule_of_a_view_is_refused_before_that_has_a_request(tmp_path: Path) -> None:
-    path, rule = tmp_path / "rules.toml", '[[rules]]\nname = "x"\nquota = "5/hour"\nmatch = false\nkey = "{}"\n'
-    path.write_text(rule.format(SEARCH.key))
-    file = RuleFile(path)
-    with override_settings(BATCHLIMIT={"URL": "memory://", "RULES": file}):
-        Client().get("/")
-        path.write_text(rule.format("other"))
-        assert not file.look()
-    assert SEARCH.key in file.problem
-
-
 def size(request: Any) -> int:
     return 1
 
 
 def _errors() -> list[Any]:
     return [each for each in run_checks() if str(each.id).startswith("batchlimit")]
-
-
-@pytest.mark.parametrize("path", ["/search", "/status/200", "/nowhere"])
-def test_a_request_leaves_nothing_for_the_garbage_collector(site: Make, path: str) -> None:
-    service = site(Rule("all", "100/hour", key="all"), SEARCH)
-    service.call(path)
-    with kept(Outcome) as left:
-        service.call(path)
-    assert left == []

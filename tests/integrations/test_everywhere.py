@@ -17,10 +17,12 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.integrations import asgi, wsgi
 from batchlimit.integrations.address import TrustedProxies
+from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import Front
 from batchlimit.integrations.headers import Fields
 from batchlimit.rules import Request, Rule, RuleFile, Rules
 from batchlimit.stores import MemoryStore
+from tests.garbage import kept
 from tests.integrations import everywhere
 from tests.integrations.asgi import websocket
 from tests.integrations.everywhere import EVERYWHERE, FACES, ON_ASGI, ROUTING, Served
@@ -143,10 +145,12 @@ def test_forwarding_fields_without_proxies_are_told_once(serving: Serving, caplo
 def test_an_own_answer_that_raises_or_is_none_is_a_refusal(
     face: str, serving: Serving, caplog: pytest.LogCaptureFixture, own: Any, told: bool
 ) -> None:
+    told = told or face == "aiohttp"  # where nothing is no response
     with serving([OFF], on_rejected=own) as served:
-        reply = served.get("/hello")
-    assert (reply.status, reply.fields["content-type"]) == (429, "application/problem+json")
-    assert ("on_rejected raised" in caplog.text) == (told or face == "aiohttp")  # where nothing is no response
+        replies = [served.get("/hello") for _ in range(3)]
+        assert served.statistics().rules["off"].faults == 3 * told
+    assert {(each.status, each.fields["content-type"]) for each in replies} == {(429, "application/problem+json")}
+    assert sum("on_rejected raised" in message for message in caplog.messages) == told, "once a minute"
 
 
 @pytest.mark.parametrize(("on_failure", "status"), [("closed", 503), ("open", 200)])
@@ -308,6 +312,18 @@ def test_a_limiter_lives_as_long_as_its_application(face: str) -> None:
             served.call({"type": "lifespan"}, {"type": "lifespan.startup"}, {"type": "lifespan.shutdown"})
 
 
+def test_a_request_that_is_admitted_leaves_nothing_for_the_garbage_collector(face: str, serving: Serving) -> None:
+    """Frameworks leave the HTTP errors of those that are refused to the collector themselves."""
+    charged = Rule("charged", "9/hour", key="charged", charge=[401])
+    with serving([charged]) as served:
+        for path in ("/hello", "/search", "/nowhere")[: 2 + ("django" in face)]:
+            served.get(path, "first")
+            with kept(Outcome) as left:
+                for user in "ann", "bob", "eve":
+                    served.get(path, user)
+            assert len(left) == (face == "aiohttp"), "a server of aiohttp keeps the last request"
+
+
 # Requests that no rule is for, and limits that are switched off
 EXEMPT_RULES = [Rule("all", "1/hour", key="all:{user}"), Rule("search", "1/hour", key="search:{user}", match=None)]
 
@@ -369,6 +385,18 @@ def test_a_file_says_what_is_exempt_and_a_change_is_obeyed(tmp_path: Path) -> No
         assert file.look()
         assert served.statuses("/hello", 2) == [200, 429]
         assert served.statuses("/hello", 2, "root") == [200] * 2
+
+
+@pytest.mark.parametrize("face", ["flask", "django", "django-asgi"])  # others know what routes ask for when they start
+def test_a_file_without_the_rule_of_a_view_is_refused_before_that_has_a_request(face: str, tmp_path: Path) -> None:
+    text = '[[rules]]\nname = "x"\nquota = "1/hour"\nmatch = false\nkey = "{}"\n'
+    (path := tmp_path / "rules.toml").write_text(text.format("search:{user}"))
+    with FACES[face](file := RuleFile(path)) as served:
+        served.get("/hello")
+        path.write_text(text.format("other"))
+        assert not file.look()
+        assert "'search:{user}'" in file.problem
+        assert served.statuses("/search", 2) == [200, 429]
 
 
 DEFAULT = Rule("default", "2/hour", key="default:{user}")

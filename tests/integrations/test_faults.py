@@ -1,19 +1,17 @@
 """Faults that each request repeats: the log learns of them once a minute, and they are counted always."""
 
-import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from batchlimit import ConcurrencyLimiter
-from batchlimit.integrations import asgi, wsgi
+from batchlimit.integrations import wsgi
 from batchlimit.integrations.checks import Checks
 from batchlimit.integrations.counters import Counters, Faults, RuleCounts
 from batchlimit.integrations.enforcement import Response
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
-from tests.integrations.asgi import Hello, call, http
 from tests.integrations.enforcers import Twin
 from tests.sync.stage import Clock, together
 
@@ -83,26 +81,6 @@ def test_a_limiter_that_cannot_be_asked_is_counted_and_told(asynchronous: bool, 
     assert len(caplog.messages) == 1
     assert "its limit (it) could not be asked" in caplog.messages[0]
     twin.close()
-
-
-def test_an_answer_that_raises_is_counted_always_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    rules = [Rule("off", "0/s", key="off")]
-    of_wsgi = wsgi.RateLimitMiddleware(lambda *_: [], "memory://", rules, on_rejected=fails, checks=False)
-    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REMOTE_ADDR": "192.0.2.1"}
-    statuses: list[str] = []
-    for _ in range(3):
-        of_wsgi(dict(environ), lambda status, *_: statuses.append(status))  # type: ignore[arg-type]
-    assert statuses == ["429 Too Many Requests"] * 3
-    of_asgi = asgi.RateLimitMiddleware(Hello(), "memory://", rules, on_rejected=fails, checks=False)
-
-    async def main() -> list[int]:
-        found = [(await call(of_asgi, http())).status for _ in range(3)]
-        await of_asgi.close()
-        return found
-
-    assert asyncio.run(main()) == [429] * 3
-    assert [each.statistics().rules["off"].faults for each in (of_wsgi, of_asgi)] == [3, 3]
-    assert sum("on_rejected raised" in message for message in caplog.messages) == 2
 
 
 def test_a_function_of_a_concurrency_limit_that_raises_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

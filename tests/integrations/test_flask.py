@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +12,10 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from batchlimit import RateLimiter
 from batchlimit.batching import FixedBatch
-from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
-from batchlimit.rules import Rule, RuleFile, Rules
+from batchlimit.rules import Rule, Rules
 from batchlimit.stores import MemoryStore
-from tests.garbage import kept
 from tests.integrations.structured import read_limits
 from tests.sync.stage import Clock
 
@@ -251,18 +248,6 @@ def test_statistics_need_no_current_application_as_an_exporter_in_a_thread_has_n
         assert limits.statistics().requests == 1
 
 
-def test_a_file_without_the_rule_of_a_view_is_refused_before_that_has_a_request(tmp_path: Path) -> None:
-    path = tmp_path / "rules.toml"
-    path.write_text('[[rules]]\nname = "search"\nquota = "1/hour"\nkey = "search"\nmatch = false\n')
-    app, file = Flask("shop"), RuleFile(path)
-    limits = Limits("memory://", file, app)
-    app.get("/search")(limits.limited("search")(lambda: "found"))
-    path.write_text('[[rules]]\nname = "other"\nquota = "1/hour"\nkey = "other"\n')
-    assert not file.look()
-    assert "the key 'search'" in file.problem
-    assert [app.test_client().get("/search").status_code for _ in range(2)] == [200, 429]
-
-
 def test_an_application_in_the_place_of_the_store_is_an_error() -> None:
     """As in `Limiter(app)` of other libraries; it would serve without limits."""
     with pytest.raises(TypeError, match=r"an application comes last, as in Limits\(url, rules, app\)"):
@@ -277,14 +262,3 @@ def test_an_application_without_a_store_or_with_two_limits_does_not_start() -> N
     limits.init_app(app)
     with pytest.raises(RuntimeError, match="one Limits"):
         Limits("memory://", [IP], app)
-
-
-def test_a_request_that_is_admitted_leaves_nothing_for_the_garbage_collector(limited: Make) -> None:
-    """One that is refused raises an HTTP error, and Flask leaves those to the collector itself."""
-    service = limited(Rule("all", "100/hour", key="all"), SEARCH, LOGIN)
-    search = service.limits.limited("search:{user}")(lambda: "found")
-    service.app.add_url_rule("/search", "search", search)
-    service.call("/search")
-    with kept(Outcome) as left:
-        assert [service.call(path).status_code for path in ("/search", "/")] == [200, 200]
-    assert left == []

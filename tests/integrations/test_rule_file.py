@@ -21,12 +21,13 @@ from batchlimit.quota.overrides.known import EVERY
 from batchlimit.rules import Request, Rule, RuleFile, Rules, RulesError
 from batchlimit.stores import MemoryStore
 from tests.apis.test_rule_file import put
-from tests.integrations.asgi import Hello, call, http
+from tests.integrations.asgi import Hello
 from tests.integrations.enforcers import OfEitherApi
+from tests.integrations.everywhere import FACES
 from tests.integrations.structured import read_limits
-from tests.integrations.test_wsgi import App, Reply, request
+from tests.integrations.test_wsgi import App
 from tests.nodes import await_fact
-from tests.sync.stage import DEADLINE, Clock
+from tests.sync.stage import Clock
 
 RULE = '[[rules]]\nname = "{0}"\nquota = "{1}"\nkey = "{0}:{{ip}}"\nmatch = {2}\n'
 FIRST = RULE.format("login", "1/hour", '"/login"')
@@ -152,33 +153,15 @@ def test_a_file_without_rules_is_none_for_a_middleware(path: Path) -> None:
         WsgiMiddleware(App(), "memory://", RuleFile(path))
 
 
-def test_a_wsgi_middleware_watches_its_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def status(path: str) -> int:
-        return Reply(served, request(path=path)).status
-
+@pytest.mark.parametrize("face", ["asgi", "wsgi"])
+def test_a_middleware_watches_its_file(face: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "batchlimit")
-    with closing(RuleFile(path, watch=True, interval=0.01)) as file:
-        served = WsgiMiddleware(App(), "memory://", file)
-        assert [status("/login") for _ in range(2)] == [200, 429]
+    with closing(RuleFile(path, watch=True, interval=0.01)) as file, FACES[face](file) as served:
+        assert [status == 429 for status in served.statuses("/login", 2)] == [False, True]
         put(path, SECOND)
-        await_fact(lambda: status("/items") == 429, "the rules of the file hold")
-        assert status("/login") == 200
+        await_fact(lambda: served.get("/items").status == 429, "the rules of the file hold")
+        assert served.get("/login").status != 429
     assert "rules.reloaded" in [getattr(each, "batchlimit_event", "") for each in caplog.records]
-
-
-async def test_an_asgi_middleware_watches_its_file(path: Path) -> None:
-    async def status(path: str) -> int:
-        return (await call(served, http(path))).status
-
-    with closing(RuleFile(path, watch=True, interval=0.01)) as file:
-        served = RateLimitMiddleware(Hello(), "memory://", file)
-        assert [await status("/login") for _ in range(2)] == [200, 429]
-        put(path, SECOND)
-        async with asyncio.timeout(DEADLINE):
-            while await status("/items") != 429:  # noqa: ASYNC110  the thread that watches is another one's
-                await asyncio.sleep(0.01)
-        assert await status("/login") == 200
-        await served.close()
 
 
 # What a response says of a limit is the limit that holds for its key: of the code, or of an operator's override

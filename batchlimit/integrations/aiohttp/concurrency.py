@@ -15,7 +15,6 @@ from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.permits import ConcurrencyLimit, PermitOptions, WebPermits, refusal_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_KINDS = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
 
 
 def concurrency_limits(
@@ -47,7 +46,8 @@ def concurrency_limits(
         return "" if resource is None else f"{request.method} {resource.canonical}"
 
     options.setdefault("operation", template)
-    permits = WebPermits(_KINDS, ConcurrencyLimit(limiter=limiter, **options))
+    kinds = AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter
+    permits = WebPermits(kinds, ConcurrencyLimit(limiter=limiter, **options))
 
     @web.middleware
     async def limited(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, Unpack
+from weakref import proxy
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
@@ -21,7 +22,6 @@ from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OnRejected = Callable[[web.Request, Refusal], web.StreamResponse | Awaitable[web.StreamResponse]]
-_MISSING = "call setup(app) of Limits whose rules have this key and match=None"
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
@@ -92,17 +92,18 @@ class Limits:
         by_cors = request.method == "OPTIONS" and request.match_info.handler.__module__.startswith("aiohttp_cors.")
         path = request.rel_url.path_safe  # as the router reads it: an encoded slash ends no segment
         path = path if "%2F" in path else request.path
-        peer = request.remote or None
-        outcome = await self._front.admit(request.method, path, peer, fields, request, is_answered=by_cors)
+        peer, front = request.remote or None, self._front
+        outcome = await front.admit(request.method, path, peer, fields, request, is_answered=by_cors)
         if outcome.refusal is not None:
             return await self._reject(request, outcome.refusal)
-        request[HOLD] = hold = AiohttpHold(self._front, outcome, self._reject)
-        vars(request)[HOLD_NAME] = hold
+        request[HOLD] = vars(request)[HOLD_NAME] = hold = AiohttpHold(front, outcome, self._reject)
         try:
             response = await handler(request)
         except BaseException as error:
             hold.settle(error)
             raise
+        finally:
+            outcome.request = None  # it leads back to this one: the garbage collector would have to find that
         if isinstance(response, web.StreamResponse):
             await hold.finish(request, response)
         return response
@@ -176,7 +177,7 @@ def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = N
             hold: AiohttpHold | None = request.get(HOLD)
             if hold is None:
                 give_back_permit({PERMIT: request.get(CALL_PERMIT)})
-                return answer(unprotected(limit.key, _MISSING))
+                return answer(unprotected(key, "call setup(app) of Limits whose rules have this key and match=None"))
             refusal = await hold.front.enforcer.ask(limit, hold.outcome, parameters=request.match_info)
             return await (handler(*args, **kwargs) if refusal is None else hold.reject(request, refusal))
 
@@ -235,15 +236,16 @@ class AiohttpHold:
     def count(self, response: web.StreamResponse) -> None:
         """Count what a body that is an iterator, and a handler that writes by itself, hand to the response."""
         writer: Any = response._payload_writer  # noqa: SLF001  both pass by it
+        kind, alive = type(writer), proxy(writer)  # by a method of its own it would be left to the garbage collector
 
         def counting(write: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
             async def counted(data: bytes = b"", **options: Any) -> None:
-                await write(data, **options)
+                await write(alive, data, **options)
                 self._sent += memoryview(data).nbytes
 
             return counted
 
-        writer.write, writer.write_eof = counting(writer.write), counting(writer.write_eof)
+        writer.write, writer.write_eof = counting(kind.write), counting(kind.write_eof)
 
     def limit_messages(self, websocket: web.WebSocketResponse) -> None:
         """Charge each message that the handler receives, however it asks for it; the first refused one closes."""

@@ -146,10 +146,7 @@ EXEMPT = RequestPlan(Tariff((), ()), {}, {})
 
 
 class Plans:
-    """Makes the plans of one application: one for each path, while the same rules have one Tariff.
-
-    It knows the rules that routes ask for, too. A limit is looked up once.
-    """
+    """Makes the plan of each path, and knows the rules that routes ask for; the same rules have one Tariff."""
 
     __slots__ = ("_bills", "_found", "_rules", "_tallies", "_tariffs")
 

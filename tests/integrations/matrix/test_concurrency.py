@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from websockets.sync.client import connect
 
 from batchlimit.rules import Rules
 from batchlimit.stores import RedisStore
@@ -56,14 +55,6 @@ def test_while_a_stream_is_sent_others_get_a_503_at_once_and_then_their_answer(s
     until(lambda: is_free(served))
 
 
-def test_a_request_that_is_refused_is_charged_to_no_rule(served: Served) -> None:
-    until(lambda: is_free(served))
-    with held(served, "uncharged"):
-        assert served.statuses(3, "/search", "uncharged") == [503] * 3
-        assert served.left("search:uncharged") == 4
-    until(lambda: is_free(served))
-
-
 def test_of_bursts_some_requests_are_served_and_nothing_else_than_200_and_503_is_answered(served: Served) -> None:
     """A server's thread may return the permit of the request before a whole burst later: then that has 503 alone."""
 
@@ -74,26 +65,6 @@ def test_of_bursts_some_requests_are_served_and_nothing_else_than_200_and_503_is
         return 200 in statuses
 
     until(is_served)
-    until(lambda: is_free(served))
-
-
-def test_a_handler_that_raises_returns_its_permit(served: Served) -> None:
-    until(lambda: is_free(served))
-    assert served.get("/broken", connection="close").status_code == 500
-    until(lambda: is_free(served))
-
-
-@pytest.mark.parametrize("served", [face for face in WEBSOCKETS if face in FACES], indirect=True)
-def test_websockets_pass_by(served: Served) -> None:
-    until(lambda: is_free(served))
-    with (
-        held(served, "socket"),
-        connect(
-            f"ws://127.0.0.1:{served.port}/ws", additional_headers={"x-user": f"by-{served.face}"}, proxy=None
-        ) as websocket,
-    ):
-        websocket.send("hello")
-        assert websocket.recv(DEADLINE) == "hello"
     until(lambda: is_free(served))
 
 
