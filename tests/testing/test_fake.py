@@ -3,27 +3,40 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from batchlimit import RateLimited, RateLimiter, StoreUnavailable
+from batchlimit import AsyncRateLimiter, RateLimited, RateLimiter, StoreUnavailable
 from batchlimit.testing import fake_async_limiter, fake_limiter, frozen_limits, limiting_off
+from tests.apis.blocking import Blocking
 from tests.depth import depth
 from tests.testing.suites import passed
 
 
-def test_it_is_a_limiter_that_admits_whatever_it_is_asked() -> None:
-    limiter = fake_limiter("5/hour")
-    assert isinstance(limiter, RateLimiter)
+def for_threads(*args: Any, **options: Any) -> Blocking:
+    limiter = Blocking.__new__(Blocking)
+    limiter._use(fake_async_limiter(*args, **options))
+    return limiter
+
+
+@pytest.fixture(params=[fake_limiter, for_threads], ids=["threads", "tasks"])
+def fake(request: pytest.FixtureRequest) -> Any:
+    """Makes a fake limiter of one API, which is asked as threads do."""
+    return request.param
+
+
+def test_it_is_a_limiter_that_admits_whatever_it_is_asked(fake: Any) -> None:
+    limiter = fake("5/hour")
+    assert isinstance(getattr(limiter, "_inner", limiter), RateLimiter | AsyncRateLimiter)
     assert all(limiter.try_acquire("ann") for _ in range(20))
     limiter.acquire("ann", 3)
     assert limiter.decide("ann").remaining == 5
-    assert limiter.bucket("bob").try_acquire()
-    assert limiter.script.calls == [("ann", 1)] * 20 + [("ann", 3), ("ann", 1), ("bob", 1)]
+    assert limiter.script.calls == [("ann", 1)] * 20 + [("ann", 3), ("ann", 1)]
 
 
-def test_it_refuses_what_it_is_told_to_until_it_is_told_otherwise() -> None:
-    limiter = fake_limiter(refuses={"search:*": 30.0})
+def test_it_refuses_what_it_is_told_to_until_it_is_told_otherwise(fake: Any) -> None:
+    limiter = fake(refuses={"search:*": 30.0})
     assert (limiter.try_acquire("search:ann"), limiter.try_acquire("mail:ann")) == (False, True)
     with pytest.raises(RateLimited) as refusal:
         limiter.acquire("search:ann", timeout=29)
@@ -35,8 +48,8 @@ def test_it_refuses_what_it_is_told_to_until_it_is_told_otherwise() -> None:
     assert limiter.decide("mail:ann").retry_after == 5.0
 
 
-def test_it_fails_as_it_is_told() -> None:
-    limiter = fake_limiter(fails=["ann"])
+def test_it_fails_as_it_is_told(fake: Any) -> None:
+    limiter = fake(fails=["ann"])
     assert not limiter.try_acquire("ann")
     with pytest.raises(StoreUnavailable):
         limiter.peek("ann")
@@ -45,30 +58,30 @@ def test_it_fails_as_it_is_told() -> None:
     assert failure.value.key == "ann"
 
 
-def test_several_keys_are_refused_by_the_one_that_is() -> None:
-    limiter = fake_limiter(refuses={"b": 1.0})
+def test_several_keys_are_refused_by_the_one_that_is(fake: Any) -> None:
+    limiter = fake(refuses={"b": 1.0})
     limiter.acquire_all({"a": 1, "c": 2})
     assert set(limiter.decide_all({"a": 1, "b": 2})) == {"b"}
     with pytest.raises(RateLimited, match="b"):
         limiter.acquire_all({"a": 1, "b": 2}, timeout=0)
 
 
-def test_it_notes_refunds_and_what_is_settled() -> None:
-    limiter = fake_limiter()
+def test_it_notes_refunds_and_what_is_settled(fake: Any) -> None:
+    limiter = fake()
     limiter.refund("ann", 2)
     with limiter.reserve("ann", 5) as reservation:
         reservation.settle(2)
     assert limiter.script.refunds == [("ann", 2), ("ann", 3)]
 
 
-def test_a_wrong_argument_raises_as_ever() -> None:
-    limiter = fake_limiter({"ann": "5/hour"})
+def test_a_wrong_argument_raises_as_ever(fake: Any) -> None:
+    limiter = fake({"ann": "5/hour"})
     with pytest.raises(ValueError, match="no quota"):
         limiter.try_acquire("bob")
     with pytest.raises(ValueError, match="never fit"):
         limiter.acquire("ann", 6)
     with pytest.raises(TypeError):
-        limiter.acquire("ann", timeout="soon")  # type: ignore[arg-type]
+        limiter.acquire("ann", timeout="soon")
 
 
 def test_a_decorated_function_is_refused() -> None:
@@ -98,23 +111,11 @@ def test_frozen_time_and_a_switch_do_not_concern_it() -> None:
         assert not fake_limiter(refuses={"ann": 30.0}).try_acquire("ann")
 
 
-async def test_tasks_have_one_too() -> None:
-    limiter = fake_async_limiter(refuses={"ann": 30.0}, fails=["eve"])
-    assert await limiter.try_acquire("bob")
-    assert not await limiter.try_acquire("ann")
-    assert not (await limiter.decide("ann")).allowed
-    with pytest.raises(RateLimited):
-        await limiter.acquire("ann", timeout=1)
-    with pytest.raises(RateLimited):
-        await limiter.acquire_all({"bob": 1, "ann": 1}, timeout=1)
-    with pytest.raises(StoreUnavailable):
-        await limiter.acquire("eve")
-    async with limiter.reserve("bob", 5) as reservation:
-        await reservation.settle(2)
-    await limiter.refund("bob")
-    assert limiter.script.refunds == [("bob", 3), ("bob", 1)]
-    assert await limiter.bucket("bob").try_acquire()
-    assert (await limiter.peek("ann")).retry_after == 30.0
+async def test_a_handle_of_a_key_does_as_it_is_told_too() -> None:
+    limiter, of_tasks = fake_limiter(refuses={"ann": 30.0}), fake_async_limiter(refuses={"ann": 30.0})
+    assert [limiter.bucket(key).try_acquire() for key in ("bob", "ann")] == [True, False]
+    assert [await of_tasks.bucket(key).try_acquire() for key in ("bob", "ann")] == [True, False]
+    assert limiter.script.calls == of_tasks.script.calls == [("bob", 1), ("ann", 1)]
 
 
 def test_a_key_that_is_no_text_is_told_as_the_limiter_tells_it() -> None:

@@ -12,10 +12,11 @@ import redis
 import time_machine
 
 from batchlimit import AsyncRateLimiter, LimiterClosed, RateLimited, RateLimiter
-from batchlimit.admin import Admin, AsyncAdmin
+from batchlimit.admin import Admin
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FrozenLimits, frozen_limits
 from batchlimit.testing import scene as scene_module
+from tests.apis.blocking import Api, Blocking
 from tests.sync.stage import DEADLINE, Clock, start, until
 
 URL = "redis://192.0.2.1:1/0"
@@ -339,39 +340,27 @@ def test_no_limiter_holds_more_than_its_callers_asked_for(limits: FrozenLimits) 
     assert other.peek("ann").remaining == 4
 
 
+@pytest.mark.parametrize("api", [RateLimiter, Blocking])
 @pytest.mark.parametrize("is_made_before", [False, True])
-def test_threads_obey_an_override_at_once_and_until_it_ends(is_made_before: bool) -> None:
+def test_callers_obey_an_override_at_once_and_until_it_ends(is_made_before: bool, api: Api) -> None:
     admin = Admin.from_url(URL)
     with frozen_limits() as limits:
-        limiter = RateLimiter.from_url(URL, "5/minute")
+        limiter = api.from_url(URL, "5/minute")
         admin = admin if is_made_before else Admin(redis.Redis.from_url(URL))
         limiter.acquire("ann")
         before = threading.active_count()
         admin.set("ann", "0/s", until="1h")
         assert not limiter.try_acquire("ann")
-        assert not RateLimiter.from_url(URL, "5/minute").try_acquire("ann")
+        assert not api.from_url(URL, "5/minute").try_acquire("ann")
         limits.advance("59m")
         assert not limiter.try_acquire("ann")
         limits.advance("1m")
         assert limiter.try_acquire("ann")
-        admin.set("ann", "20/minute")
+        admin.hold("ann", "1m")
+        assert not limiter.try_acquire("ann")
         admin.unset("ann")
+        assert limiter.try_acquire("ann")
         assert (admin.unset("ann"), len(admin.history()), threading.active_count()) == ((), 3, before)
-
-
-async def test_tasks_obey_an_override_at_once_and_until_it_ends(limits: FrozenLimits) -> None:
-    async with AsyncRateLimiter.from_url(URL, "5/minute") as limiter, AsyncAdmin.from_url(URL) as admin:
-        await limiter.acquire("ann")
-        await admin.set("ann", "0/s", until="1h")
-        assert not await limiter.try_acquire("ann")
-        limits.advance("59m")
-        assert not await limiter.try_acquire("ann")
-        limits.advance("1m")
-        assert await limiter.try_acquire("ann")
-        await admin.hold("ann", "1m")
-        assert not await limiter.try_acquire("ann")
-        await admin.unset("ann")
-        assert await limiter.try_acquire("ann")
 
 
 def test_an_override_of_frozen_time_ends_with_it() -> None:

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, AsyncRateLimiter, ConcurrencyLimited, ConcurrencyLimiter, RateLimiter
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, RateLimiter
 from batchlimit.concurrency import KeyedConcurrencyLimiter
 from batchlimit.errors import LimiterClosed
 from batchlimit.laws import Fixed
 from batchlimit.shared import AsyncSharedConcurrencyLimiter, SharedConcurrencyLimiter
 from batchlimit.testing import frozen_limits, limiting_off, limiting_on
 from batchlimit.testing.scene import SCENE
+from tests.apis.blocking import Api, Blocking
 
 URL = "redis://192.0.2.1:1/0"
 """Nobody is there."""
@@ -25,15 +26,17 @@ def nothing_is_left() -> Iterator[None]:
     SCENE._move_all()
 
 
-def spend(limiter: RateLimiter) -> int:
+def spend(limiter: RateLimiter | Blocking) -> int:
     return sum(limiter.try_acquire("ann") for _ in range(20))
 
 
-def test_no_limiter_refuses_within_the_block_made_before_or_in_it() -> None:
-    before = RateLimiter.from_url("memory://", "5/hour")
+@pytest.mark.parametrize("api", [RateLimiter, Blocking])
+def test_no_limiter_refuses_within_the_block_made_before_or_in_it(api: Api) -> None:
+    before = api.from_url("memory://", "5/hour")
     with limiting_off():
         assert spend(before) == 20
-        assert spend(RateLimiter.from_url(URL, "5/hour")) == 20
+        assert spend(api.from_url(URL, "5/hour")) == 20
+        assert before.decide("ann").remaining == 5
     assert spend(before) == 5
 
 
@@ -70,13 +73,6 @@ def test_a_limiter_with_a_clock_of_its_own_admits() -> None:
     limiter = RateLimiter.from_url(URL, "5/hour", clock=lambda: 7.0)
     with limiting_off():
         assert spend(limiter) == 20
-
-
-async def test_tasks_are_admitted() -> None:
-    async with AsyncRateLimiter.from_url(URL, "5/hour") as limiter:
-        with limiting_off():
-            assert all([await limiter.try_acquire("ann") for _ in range(20)])
-            assert (await limiter.decide("ann")).remaining == 5
 
 
 def test_without_a_block_it_is_off_until_it_is_on() -> None:
