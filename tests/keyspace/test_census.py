@@ -15,7 +15,7 @@ from batchlimit.keyspace.census import SIZE, BaseKeyEntry, Census, Page, Tallies
 from batchlimit.quota.failure_policy import FailurePolicy
 from batchlimit.quota.lookup import MOST, OTHER, Policies, policies_of, quota_rule
 from batchlimit.reservoir.reservoir import Reservoir
-from batchlimit.reservoir.statistics import PolicyStatistics, Statistics
+from batchlimit.reservoir.statistics import PolicyStatistics
 from batchlimit.reservoir.waiter import Admit, Refuse, Waiter
 from tests.opcodes import trace_opcodes
 from tests.reservoir.entry import DEAD, HUNDRED, Entry
@@ -194,17 +194,6 @@ def test_the_keys_of_a_census_are_added_up_by_policy() -> None:
     assert list(found) == ["user:*", "*"]
     assert found["user:*"] == PolicyStatistics(3, 2, admitted=4, from_store=1, refused=21, by_store=7, timed_out=7)
     assert found["*"] == PolicyStatistics(keys=1)
-
-
-def test_what_a_key_counted_outlasts_it_and_what_it_had_does_not() -> None:
-    tallies, key = Tallies(Policies()), Key(spent())
-    before = taken(tallies, key)
-    key.reservoir.lifecycle.evict()
-    tallies.leave(key)
-    after = taken(tallies)
-    assert before.total[:6] == after.total[:6]
-    assert (before.total[6], after.total[6]) == (7, 0)
-    assert after.policies["*"] == PolicyStatistics(admitted=4, from_store=1)
 
 
 def test_of_a_key_that_is_gone_counts_stay_and_what_says_how_much_is_here_goes() -> None:
@@ -420,15 +409,6 @@ def test_others_have_their_turn_whenever_as_many_were_counted_as_a_page_has_at_m
     assert len(found) == turns
 
 
-def test_others_have_their_turn_between_full_pages() -> None:
-    turns: list[int] = []
-    tallies = Tallies(Policies())
-    for _ in range(2 * SIZE + 1):
-        tallies.enter(Key(plain()))
-    tallies.census().take(lambda: turns.append(1))
-    assert len(turns) == 2
-
-
 def test_a_refusal_in_place_of_the_store_is_memorys() -> None:
     entry = Entry(policy=FailurePolicy.local(instances=1))
     entry.reservoir.failed(entry.fetch(entry.join(100, NO_WAIT)), DEAD, 0.0)
@@ -436,19 +416,6 @@ def test_a_refusal_in_place_of_the_store_is_memorys() -> None:
     entry.reservoir.admission.refuse(waiter, 0.0)
     found = taken(Tallies(Policies()), Key(entry.reservoir)).policies["*"]
     assert (found.refused, found.by_store) == (7, 0)
-
-
-def test_a_store_is_there_until_it_is_known_to_be_away() -> None:
-    assert Statistics(keys=0, admitted=0, refused=0, calls=0, held=0, waiting=0).available
-
-
-def test_entries_are_counted_by_the_policies_of_now_and_new_ones_join_their_page() -> None:
-    tallies, first, second = Tallies(POLICIES), Key(made(FIVE)), Key(made(FIVE))
-    tallies.enter(first)
-    old, later = POLICIES.number(FIVE), Policies({"*": FIVE})
-    tallies.renumber(later)
-    tallies.enter(second)
-    assert (old, first.page.number, second.page) == (1, later.number(FIVE), first.page)
 
 
 def test_what_keys_did_by_a_name_that_is_gone_is_counted_as_other() -> None:
@@ -485,16 +452,3 @@ def test_a_page_is_full_also_by_entries_that_are_counted_by_another_policy_now()
     tallies.move(mover, FIVE)
     tallies.enter(keys[0])
     assert [len(page) for page in tallies.pages if page is keys[1].page] == [SIZE - 1 + (keys[0].page is keys[1].page)]
-
-
-def test_spends_are_counted_by_their_policy() -> None:
-    tallies = Tallies(POLICIES)
-    count_spend(tallies, FIVE, 3, is_lost=False)
-    count_spend(tallies, FIVE, 2, is_lost=True)
-    census = tallies.census()
-    admitted, _, calls, _, losses, *_ = census.total
-    assert (admitted, calls, losses) == (5, 2, 1)
-
-
-def test_what_nobody_says_of_a_limiter_did_not_happen() -> None:
-    assert Statistics(*range(6)) == Statistics(0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, True, 0, 0, 0)

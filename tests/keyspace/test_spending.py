@@ -182,23 +182,6 @@ def test_a_call_spends_unless_more_is_wanted_than_it_costs_or_instances_lease_of
         assert len(keys.spending) == 0
 
 
-@pytest.mark.parametrize("cost", [0, -1, 101, 1.0, True, "1", None, 2**70], ids=repr)
-def test_a_cost_that_cannot_be_charged_is_for_an_entry_which_says_so(cost: Any) -> None:
-    assert Keys().begin(cost) is None
-
-
-@pytest.mark.parametrize("quota", [NOTHING, Quota(1.0, 10, (NOTHING,))], ids=["alone", "in one bandwidth"])
-def test_a_quota_that_denies_all_needs_no_store(quota: Quota) -> None:
-    assert Keys(quota).begin() is None
-
-
-def test_a_key_in_use_is_for_its_entry() -> None:
-    keys = Keys()
-    keys.entries["ann"] = "entry"
-    assert keys.begin() is None
-    assert keys.begin(key="bob") is not None
-
-
 @pytest.mark.parametrize(
     ("override", "quota"),
     [
@@ -236,28 +219,6 @@ def test_a_spend_tells_how_old_its_quota_is_and_of_which_rank(later: float, age:
     keys = Keys(revision=4)
     keys.clock.pass_by(later)
     assert keys.begun(3).message == Spend("ann", HUNDRED, 3, age=age, revision=4)
-
-
-@pytest.mark.parametrize(("fill", "told"), [("full", 1.0), ("share", 0.5), ("empty", 0.0)])
-def test_a_bucket_that_must_be_there_begins_anew_as_the_options_say(fill: Any, told: float) -> None:
-    keys = Keys(fill=fill)
-    keys.know(KNOWN._replace(active_instances=2, heard=NOW - 4, level=-1000))
-    keys.clock.now = NOW + 7  # those two lease no more
-    assert keys.begun().message.fill == told
-    assert Keys(fill=fill).begun().message.fill == 1.0
-
-
-def test_a_key_whose_calls_wait_has_their_demand() -> None:
-    """A key that comes into use while many calls for it are under way needs no answer for that."""
-    keys = Keys(sizer=TimeBatch())
-    spends = []
-    for _ in range(100):
-        if (begun := keys.begin()) is None:
-            break
-        spends.append(begun)
-        keys.clock.now += 0.01
-    assert 1 < len(spends) < 10
-    assert len(keys.spending) == 1
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["as they came", "the last one first"])
@@ -407,30 +368,6 @@ ENDS: dict[str, Callable[[Keys, KeySpend], object]] = {
 }
 
 
-def test_several_keys_are_late_by_when_the_first_of_them_began() -> None:
-    keys = Keys({"ann": HUNDRED, "bob": HUNDRED})
-    plain, answer = keys.spending.code.quota, Spent(True, 0.0, 7, (5.0,))
-
-    def slow(key: str) -> Quota:
-        keys.clock.pass_by(0.2 * (key == "bob"))
-        return plain(key)
-
-    keys.spending.code.quota = slow
-    begun = keys.spending.begin({"ann": 1, "bob": 1})
-    assert begun is not None
-    keys.clock.pass_by(0.1)
-    assert keys.settled_with(begun, (answer, answer))[0] is None
-
-
-def test_an_answer_for_fewer_keys_than_were_asked_for_is_an_error() -> None:
-    keys = Keys({"ann": HUNDRED, "bob": HUNDRED})
-    begun = keys.spending.begin({"ann": 1, "bob": 1})
-    assert begun is not None
-    with pytest.raises(ValueError, match="1 answers to 2 spends"):
-        keys.settled_with(begun, (Spent(True, 0.0, 7, (5.0,)),))
-    assert keys.settled == [0, 0, 0]
-
-
 def test_a_call_that_is_gone_or_that_nobody_will_answer_is_not_in_flight() -> None:
     keys = Keys()
     keys.begun()
@@ -472,23 +409,6 @@ def test_what_is_known_of_a_key_stays_known_while_it_is_asked() -> None:
     assert keys.known() == KNOWN
 
 
-def test_a_key_that_is_asked_again_later_is_known_once() -> None:
-    keys = Keys()
-    keys.know()
-    spend = keys.begun()
-    keys.clock.now += 2.6  # others become dormant on a newer shelf
-    keys.settle(keys.begun(key="bob"))
-    keys.settle(spend)
-    assert len(keys.dormant) == 2
-
-
-def test_calls_whose_answers_are_awaited_have_one_demand_also_after_an_answer_to_one_before_them() -> None:
-    keys = Keys()
-    first, second = keys.begun(), keys.begun()
-    keys.settle(first)
-    assert keys.begun().demand is second.demand
-
-
 @pytest.mark.parametrize("second", [("bob", True), ("nobody", 1)], ids=["a cost that is no int", "a key without quota"])
 def test_several_keys_of_which_one_does_not_begin_leave_nothing_in_flight(second: tuple[str, Any]) -> None:
     """What is put there by each of many keys would stay."""
@@ -496,19 +416,6 @@ def test_several_keys_of_which_one_does_not_begin_leave_nothing_in_flight(second
     with contextlib.suppress(ValueError):
         assert keys.spending.begin(dict([("ann", 1), second])) is None
     assert not keys.spending._in_flight
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_what_another_spend_has_learnt_is_not_undone(end: str) -> None:
-    keys = Keys()
-    keys.know()
-    first, second = keys.begun(), keys.begun()
-    keys.settle(second, level=59.0)
-    ENDS[end](keys, first)
-    found = keys.known()
-    assert found is not None
-    assert found.level == 59
-    assert len(keys.dormant) == 1
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -520,26 +427,6 @@ def test_a_key_that_came_into_use_meanwhile_keeps_no_snapshot(end: str) -> None:
     ENDS[end](keys, first)
     assert keys.settle(second) == math.inf
     assert keys.known() is None
-
-
-def several(*outcome: Spent) -> Outcome:
-    return outcome
-
-
-def test_of_several_keys_all_are_kept_or_none() -> None:
-    keys = Keys()
-    keys.know(key="bob")
-    costs = {"ann": 1, "bob": 2}
-    begun = keys.spending.begin(costs)
-    assert begun is not None
-    refused = several(Spent(True, 0.0, 7, (9.0,)), Spent(False, 1.0, 7, (0.0,)))
-    assert keys.settled_with(begun, refused) == (refused, math.inf)
-    assert (keys.known("ann"), keys.known("bob"), keys.settled) == (None, KNOWN, [0, 0, 0])
-    begun = keys.spending.begin(costs)
-    assert begun is not None
-    assert keys.settled_with(begun, several(*[Spent(True, 0.0, 7, (9.0,))] * 2))[1] < math.inf
-    assert keys.settled == [2, 3, 0]
-    assert [each.known(key).level for each in [keys] for key in costs] == [9, 9]  # type: ignore[union-attr]
 
 
 class Raising:
@@ -568,28 +455,3 @@ def test_if_one_of_several_keys_cannot_spend_nothing_is_begun(
             keys.spending.begin(costs)
     assert len(keys.spending) == 0
     assert keys.known() == KNOWN
-
-
-@pytest.mark.parametrize("most", [1, 2, 16])
-def test_as_many_keys_are_known_as_there_may_be(most: int) -> None:
-    keys = Keys(max_keys=most)
-    for n in range(3 * most):
-        spend = keys.begun(key=f"key-{n}")
-        keys.settle(spend)
-        assert len(keys.dormant) == min(n + 1, most)
-    keys.know(key="late")
-    refused = keys.begun(key="late")
-    keys.settle(refused, level=0.0, wait=0.5)
-    assert len(keys.dormant) == most
-
-
-def test_one_timer_comes_for_the_keys_of_a_shelf() -> None:
-    keys = Keys()
-    dues = [keys.settle(keys.begun(key=f"key-{n}")) for n in range(5)]
-    assert dues == [NOW + 10.0, *[math.inf] * 4]
-
-
-def test_a_key_that_idles_at_once_is_not_kept() -> None:
-    keys = Keys(idle_after=0.0)
-    assert keys.settle(keys.begun()) == math.inf
-    assert len(keys.dormant) == 0
