@@ -57,13 +57,6 @@ def test_a_cap_of_nothing_lets_nobody_in() -> None:
         assert Scene(4, Partitions({}, caps={"batch": 0}), queue).come("a", "batch") == "partition"
 
 
-def test_a_refusal_at_a_cap_names_no_time_before_one_is_known() -> None:
-    with ConcurrencyLimiter(Fixed(4), partitions=Partitions({}, caps={"batch": 0.25})) as limiter:
-        with limiter.acquire("batch"), pytest.raises(ConcurrencyLimited) as refused:
-            limiter.acquire("batch")
-        assert (refused.value.reason, refused.value.retry_after) == ("partition", None)
-
-
 @pytest.mark.parametrize(
     ("limit", "caps", "ahead", "after"),
     [
@@ -116,24 +109,9 @@ def test_a_limiter_refuses_above_a_cap_and_says_so() -> None:
             with pytest.raises(ConcurrencyLimited) as refused:
                 limiter.acquire("batch")
             limiter.acquire("other").success()
-        assert refused.value.reason == "partition"
+        assert (refused.value.reason, refused.value.retry_after) == ("partition", None), "no call has ended yet"
         seen = limiter.statistics()
         assert (seen.partitions["batch"].most, seen.partitions[""].most, seen.unknown) == (1, None, 1)
-
-
-@pytest.mark.parametrize(
-    ("caps", "error", "message"),
-    [
-        ({"live": 0.4}, ValueError, "the cap of 'live' must not be below its share of 0.5, but is 0.4"),
-        ({"batch": 1.5}, ValueError, "the cap of 'batch' must be at least 0 and at most 1, not 1.5"),
-        ({"batch": "all"}, TypeError, "the cap of 'batch' must be a number, not 'all'"),
-        ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
-        ([0.5], TypeError, "caps must be a dict of names and parts of the limit"),
-    ],
-)
-def test_wrong_caps(caps: object, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Partitions({"live": 0.5}, caps=caps)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["shares", "caps"])

@@ -1,6 +1,7 @@
 """The gate lets callers in, queues them and picks the next: tables of events, and of who is under way then."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchlimit import Partitions, Queue
+from batchlimit.concurrency import Shedding
 from batchlimit.concurrency.gate import Gate
 from batchlimit.concurrency.queue import GateWaiter, Order
 from batchlimit.concurrency.statistics import Counts
@@ -363,52 +365,53 @@ def test_shares_may_add_up_to_one_in_floats() -> None:
     Partitions(dict.fromkeys("abc", 0.3333333334))
 
 
-@pytest.mark.parametrize(
-    ("shares", "error", "message"),
-    [
-        ({"a": 0.7, "b": 0.31}, ValueError, r"at most 1 together, not 1\.01"),
-        ({"a": 1.5}, ValueError, "the share of 'a' must be at least 0 and at most 1, not 1.5"),
-        ({"a": -0.1}, ValueError, "the share of 'a' must be at least 0 and at most 1, not -0.1"),
-        ({"a": float("nan")}, ValueError, "not nan"),
-        ({"a": "70%"}, TypeError, "the share of 'a' must be a number, not '70%'"),
-        ({"a": True}, TypeError, "not True"),
-        ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
-        ({"": 0.5}, ValueError, "the name of a partition must not be empty"),
-        (None, TypeError, "shares must be a dict of names and shares, not None"),
-    ],
-)
-def test_wrong_shares(shares: dict[str, float], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Partitions(shares)
+parts: Any = Partitions
+queue: Any = Queue
+shedding: Any = Shedding
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("make", "error", "message"),
     [
-        ({"length": -1}, ValueError, r"the length of a queue \(callers\) must be at least 0, not -1"),
-        ({"length": 1.5}, TypeError, r"the length of a queue \(callers\) must be a whole number, not 1.5"),
-        ({"max_wait": "1"}, TypeError, r"max_wait \(seconds\) must be a number, not '1'"),
-        ({"max_wait": True}, TypeError, r"max_wait \(seconds\) must be a number, not True"),
-        ({"max_wait": -1}, ValueError, r"max_wait \(seconds\) must be at least 0, not -1"),
-        ({"max_wait": float("nan")}, ValueError, "max_wait"),
-        ({"order": "random"}, ValueError, "must be 'fifo' or 'lifo', not 'random'"),
+        (partial(parts, {"a": 0.7, "b": 0.31}), ValueError, r"at most 1 together, not 1\.01"),
+        (partial(parts, {"a": 1.5}), ValueError, "the share of 'a' must be at least 0 and at most 1, not 1.5"),
+        (partial(parts, {"a": -0.1}), ValueError, "the share of 'a' must be at least 0 and at most 1, not -0.1"),
+        (partial(parts, {"a": float("nan")}), ValueError, "not nan"),
+        (partial(parts, {"a": "70%"}), TypeError, "the share of 'a' must be a number, not '70%'"),
+        (partial(parts, {"a": True}), TypeError, "not True"),
+        (partial(parts, {7: 0.5}), TypeError, "the name of a partition must be a str, not 7"),
+        (partial(parts, {"": 0.5}), ValueError, "the name of a partition must not be empty"),
+        (partial(parts, None), TypeError, "shares must be a dict of names and shares, not None"),
+        (partial(parts, {}, strict=1), TypeError, "strict must be True or False, not 1"),
+        (partial(parts, {}, unknown="reject"), ValueError, "unknown must be 'spare' or 'refuse', not 'reject'"),
+        *(
+            (partial(parts, {"live": 0.5}, caps=caps), error, message)
+            for caps, error, message in [
+                ({"live": 0.4}, ValueError, "the cap of 'live' must not be below its share of 0.5, but is 0.4"),
+                ({"batch": 1.5}, ValueError, "the cap of 'batch' must be at least 0 and at most 1, not 1.5"),
+                ({"batch": "all"}, TypeError, "the cap of 'batch' must be a number, not 'all'"),
+                ({7: 0.5}, TypeError, "the name of a partition must be a str, not 7"),
+                ([0.5], TypeError, "caps must be a dict of names and parts of the limit"),
+            ]
+        ),
+        (partial(shedding, after=0), ValueError, r"after \(periods\) must be at least 1, not 0"),
+        (partial(shedding, after=1.5), TypeError, r"after \(periods\) must be a whole number, not 1.5"),
+        (partial(shedding, over=0), ValueError, r"over \(periods\) must be at least 1, not 0"),
+        (partial(shedding, over="long"), TypeError, r"over \(periods\) must be a whole number, not 'long'"),
+        (partial(shedding, share=0), ValueError, "share must be at least 1e-06 and at most 1, not 0"),
+        (partial(shedding, share=1.1), ValueError, "not 1.1"),
+        (partial(queue, -1), ValueError, r"the length of a queue \(callers\) must be at least 0, not -1"),
+        (partial(queue, 1.5), TypeError, r"the length of a queue \(callers\) must be a whole number, not 1.5"),
+        (partial(queue, max_wait="1"), TypeError, r"max_wait \(seconds\) must be a number, not '1'"),
+        (partial(queue, max_wait=True), TypeError, r"max_wait \(seconds\) must be a number, not True"),
+        (partial(queue, max_wait=-1), ValueError, r"max_wait \(seconds\) must be at least 0, not -1"),
+        (partial(queue, max_wait=float("nan")), ValueError, "max_wait"),
+        (partial(queue, order="random"), ValueError, "must be 'fifo' or 'lifo', not 'random'"),
     ],
 )
-def test_a_wrong_queue(options: dict[str, object], error: type[Exception], message: str) -> None:
+def test_a_wrong_share_cap_queue_or_shedding(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        Queue(**options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"strict": 1}, TypeError, "strict must be True or False, not 1"),
-        ({"unknown": "reject"}, ValueError, "unknown must be 'spare' or 'refuse', not 'reject'"),
-    ],
-)
-def test_a_wrong_option_of_partitions(options: dict[str, object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Partitions({"a": 0.5}, **options)  # type: ignore[arg-type]
+        make()
 
 
 def test_the_first_share_that_is_lent_ends_a_pause_and_where_none_is_kept_nothing_does() -> None:

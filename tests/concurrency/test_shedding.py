@@ -86,19 +86,3 @@ def test_reasons_of_watchers_end_a_share_however_few_are_above_the_limit() -> No
 
 def test_calls_above_the_limit_are_no_reason_unless_that_is_wanted() -> None:
     assert chosen(Shedder(Shedding()), *[([], 5)] * 9) == ""
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"after": 0}, ValueError, r"after \(periods\) must be at least 1, not 0"),
-        ({"after": 1.5}, TypeError, r"after \(periods\) must be a whole number, not 1.5"),
-        ({"over": 0}, ValueError, r"over \(periods\) must be at least 1, not 0"),
-        ({"over": "long"}, TypeError, r"over \(periods\) must be a whole number, not 'long'"),
-        ({"share": 0}, ValueError, "share must be at least 1e-06 and at most 1, not 0"),
-        ({"share": 1.1}, ValueError, "not 1.1"),
-    ],
-)
-def test_wrong_shedding(options: dict[str, object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Shedding(**options)  # type: ignore[arg-type]

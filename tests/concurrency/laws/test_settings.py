@@ -17,6 +17,7 @@ from batchlimit.concurrency.laws import (
     PercentileWindow,
     Periodic,
     Settable,
+    Tumbling,
     Vegas,
     Windowed,
     log10,
@@ -31,6 +32,10 @@ def windowed(**given: Any) -> Windowed:
 
 def periodic(**given: Any) -> Periodic:
     return Periodic(Fixed(1), **given)
+
+
+def tumbling(**given: Any) -> Tumbling:
+    return Tumbling(Fixed(1), **given)
 
 
 def aimd(*, timeout: Any = 1.0, **given: Any) -> AIMD:
@@ -48,6 +53,7 @@ COUNTS: list[tuple[Callable[..., object], str]] = [
     (Gradient, "probe_interval"),
     (windowed, "window_size"),
     (periodic, "last"),
+    (tumbling, "calls"),
     (percentile, "capacity"),
 ]
 MEASURES: list[tuple[Callable[..., object], str]] = [
@@ -72,7 +78,11 @@ SECONDS: list[tuple[Callable[..., object], str, float]] = [
     (windowed, "min_rtt", -1e-9),
 ]
 NUMBERS = sorted({(build, name) for build, name, _ in RATIOS + SECONDS}, key=str)
-FUNCTIONS = [(Vegas, "increase"), (Vegas, "decrease"), (Vegas, "jitter"), (Gradient, "jitter"), (periodic, "statistic")]
+FUNCTIONS: list[tuple[Callable[..., object], str]] = [
+    *[(Vegas, name) for name in ("increase", "decrease", "jitter")],
+    *[(law, "statistic") for law in (periodic, tumbling)],
+    (Gradient, "jitter"),
+]
 
 
 @pytest.mark.parametrize(("build", "name"), COUNTS)
