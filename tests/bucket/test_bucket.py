@@ -65,6 +65,64 @@ def test_a_bucket_begins_at_its_fill(fill: float, level: int) -> None:
     assert Bucket(Quota(1e6, 100), START, fill).peek(START).level == level, "nothing is refilled before"
 
 
+STORIES = {
+    # who asks (or gives, or looks) when for how many, and what it is told
+    "one instance keeps half of the burst in reserve at most": """
+        a 0 ask 0 want=100: granted 50; a 0 ask 0 want=100 held=50: granted 0; a 0 ask 0 want=100 held=40: granted 10
+    """,
+    "each lease that ended leaves room from its own end on: nothing can flow in until 0.4 s, 50 have room then": """
+        a 0 ask 0; b 0 ask 50; a 0.2 ask 40: granted 40; - 0.2 look: level 10; a 0.9 ask 0: level 60
+    """,
+    "a new ask renews the lease of what is still held": """
+        a 0 ask 60: lease 0.4; a 0.3 ask 0 held=60: kept 60, lease 0.4; - 0.69 look: outstanding 60;
+        a 0.7 ask 0 held=60: kept 0
+    """,
+    "a refusal does not renew the lease": "a 0 ask 100; a 0.3 ask 50 held=10: granted 0, kept 10, lease 0.1",
+    "nothing is kept of a lease that expired on the way": """
+        a 0 ask 60; a 0.4 ask 5 held=60: kept 0, granted 5; - 0.4 look: outstanding 5
+    """,
+    "an instance that gives all back leaves its share to the others": """
+        a 0 ask 10; b 0 ask 10; - 0 look: active_instances 2; a 0 give 10; - 0 look: active_instances 1
+    """,
+    "a promise keeps its whole lease from its beginning": """
+        a 0 ask 100; a 0 ask 0; a 0 ask 50 max_wait=1: starts_in 0.5, lease 0.4; - 0.89 look: outstanding 50;
+        a 0.3 ask 50 max_wait=1 seq=3: starts_in 0.2, lease 0.4
+    """,
+    "no promise is made that does not fit the burst with what is leased": """
+        b 0 ask 70; a 0 ask 30: granted 30; a 0 ask 0; a 0 ask 31 max_wait=10: granted 0;
+        a 0 ask 30 max_wait=10: granted 30; - 0 look: level -30, outstanding 100, active_instances 2
+    """,
+    "the share of an instance that is alone is everything": """
+        a 0 ask 100; a 0 ask 0; a 0.5 ask 1 queued=100: granted 50; a 0.5 ask 1 queued=100: granted 0;
+        a 0.55 ask 1 queued=100: granted 5; a 0.65 ask 1 queued=100: granted 10
+    """,
+    "a clock that steps back is ignored until it has caught up": """
+        a 0 ask 100; a 0 ask 0; a 0.5 ask 0: level 50; a 0.1 ask 0: level 50; a -100 ask 0: level 50;
+        a 0.5 ask 0: level 50; a 0.6 ask 0: level 60
+    """,
+    "an ask for a single token that is repeated is granted once": """
+        a 0 ask 1 seq=1: granted 1; a 0 ask 1 seq=1: granted 1; - 0 look: level 99, outstanding 1, active_instances 1
+    """,
+    "a lease of a single token ends": """
+        a 0 ask 1: granted 1; b 0.9 ask 0; - 0.9 look: level 100, outstanding 0, active_instances 2
+    """,
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_what_a_bucket_tells_in_turn(story: str) -> None:
+    desk = Desk()
+    for step in map(str.strip, STORIES[story].split(";")):
+        who, at, does, *more = step.partition(":")[0].split()
+        options = {
+            name: float(value) if name == "max_wait" else int(value)
+            for name, value in (each.split("=") for each in more[1:])
+        }
+        found = desk.look(float(at)) if does == "look" else getattr(desk, does)(float(at), int(more[0]), who, **options)
+        for name, value in (each.split() for each in filter(None, step.partition(":")[2].split(","))):
+            assert getattr(found, name) == about(float(value)), step
+
+
 # Whole grants, parts of grants, refusals
 
 
@@ -119,11 +177,6 @@ def test_refused_until_the_named_instant_and_granted_at_it(rate: float, burst: i
         assert desk.ask(refusal.retry_after, cost).granted == cost
 
 
-def test_one_host_keeps_half_the_burst_in_reserve_at_most() -> None:
-    desk = Desk()
-    assert [desk.ask(0.0, want=100, held=held).granted for held in (0, 50, 40)] == [50, 0, 10]
-
-
 # Leases
 
 
@@ -132,39 +185,6 @@ def test_one_host_keeps_half_the_burst_in_reserve_at_most() -> None:
 )
 def test_no_lease_is_shorter_than_answers_take(round_trip: float, lease: float) -> None:
     assert Desk(Quota(1000.0, 10)).ask(0.0, 1, round_trip=round_trip).lease == about(lease)
-
-
-def test_each_lease_that_ended_leaves_room_from_its_own_end_on() -> None:
-    """Until 0.4 s nothing can flow in: 90 are leased, 10 are there. Then 50 have room, and 90 from 0.6 s on."""
-    desk = Desk()
-    desk.ask(0.0)
-    desk.ask(0.0, 50, "b")
-    assert (desk.ask(0.2, 40).granted, desk.look(0.2).level) == (40, 10)
-    assert desk.ask(0.9).level == 10 + 20 + 30
-
-
-def test_a_new_ask_renews_the_lease_of_what_is_still_held() -> None:
-    desk = Desk()
-    assert desk.ask(0.0, 60).lease == 0.4
-    grant = desk.ask(0.3, 0, held=60)
-    assert (grant.kept, grant.lease) == (60, 0.4)
-    assert desk.look(0.69).outstanding == 60
-    assert desk.ask(0.7, 0, held=60).kept == 0
-
-
-def test_a_refusal_does_not_renew_the_lease() -> None:
-    desk = Desk()
-    desk.ask(0.0, 100)
-    grant = desk.ask(0.3, 50, held=10)
-    assert (grant.granted, grant.kept) == (0, 10)
-    assert grant.lease == about(0.1)
-
-
-def test_a_host_keeps_nothing_of_a_lease_that_expired_on_the_way() -> None:
-    desk = Desk()
-    desk.ask(0.0, 60)
-    grant = desk.ask(0.4, 5, held=60)
-    assert (grant.kept, grant.granted, desk.look(0.4).outstanding) == (0, 5, 5)
 
 
 # What arrives twice, or late
@@ -200,15 +220,6 @@ def test_a_copy_of_a_refund_is_known_for_half_a_minute_by_a_host_that_has_no_sha
         desk.spend(at, desk.look(at).level, "b")
         assert (at, desk.give(at, refund=10, seq=50), desk.look(at).level) == (at, 0, 0)
     assert desk.bucket._table.weights == 1
-
-
-def test_a_host_that_gives_all_back_leaves_its_share_to_the_others() -> None:
-    desk = Desk()
-    desk.ask(0.0, 10)
-    desk.ask(0.0, 10, "b")
-    assert desk.look(0.0).active_instances == 2
-    desk.give(0.0, 10)
-    assert desk.look(0.0).active_instances == 1
 
 
 # Several bandwidths
@@ -297,25 +308,6 @@ def test_the_bucket_obeys_the_highest_rank_that_was_heard_of_lately(story: str) 
 # Grants that begin later
 
 
-def test_a_promise_keeps_its_whole_lease_from_its_beginning() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    grant = desk.ask(0.0, 50, max_wait=1.0)
-    assert (grant.starts_in, grant.lease) == (about(0.5), 0.4)
-    assert desk.look(0.89).outstanding == 50
-    repeated = desk.ask(0.3, 50, max_wait=1.0, seq=desk.seq)
-    assert (repeated.starts_in, repeated.lease) == (about(0.2), 0.4)
-
-
-def test_no_promise_is_made_that_does_not_fit_the_burst_with_what_is_leased() -> None:
-    desk = Desk()
-    desk.ask(0.0, 70, "b")
-    desk.spend(0.0, 30)
-    assert desk.ask(0.0, 31, max_wait=10.0).granted == 0
-    assert desk.ask(0.0, 30, max_wait=10.0).granted == 30
-    assert desk.look(0.0) == Level(-30, 100, 2)
-
-
 # Between instances
 
 
@@ -373,19 +365,7 @@ def test_a_big_one_that_asks_no_more_is_not_waited_for_long() -> None:
     assert all(served[-5:])
 
 
-def test_the_share_of_a_host_that_is_alone_is_everything() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    assert [desk.ask(at, 1, queued=100).granted for at in (0.5, 0.5, 0.55, 0.65)] == [50, 0, 5, 10]
-
-
 # Clocks
-
-
-def test_a_clock_that_steps_back_is_ignored_until_it_has_caught_up() -> None:
-    desk = Desk()
-    desk.spend(0.0, 100)
-    assert [desk.ask(at).level for at in (0.5, 0.1, -100.0, 0.5, 0.6)] == [50, 50, 50, 50, 60]
 
 
 def test_a_clock_that_jumps_ahead_gives_a_burst_at_most() -> None:
@@ -426,20 +406,6 @@ def test_what_is_reserved_takes_nothing_from_a_need_that_fits_once_that_is_over(
     desk.spend(0.0, 100)
     desk.bucket._reserved = Reserved("away", 30, ends)
     assert desk.ask(0.0, 50).retry_after == pytest.approx((told + 1) / SECOND)
-
-
-def test_an_ask_for_a_single_token_that_is_repeated_is_granted_once() -> None:
-    desk = Desk()
-    assert desk.ask(0.0, 1, seq=1).granted == 1
-    assert desk.ask(0.0, 1, seq=1).granted == 1
-    assert desk.look(0.0) == Level(99, 1, 1)
-
-
-def test_a_lease_of_a_single_token_ends() -> None:
-    desk = Desk()
-    assert desk.ask(0.0, 1, "a").granted == 1
-    desk.ask(0.9, 0, "b")
-    assert desk.look(0.9) == Level(100, 0, 2)
 
 
 def test_a_spend_after_a_long_silence_finds_nothing_reserved() -> None:
