@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_503,
-    "functions": 3_337,
+    "lines": 46_495,
+    "functions": 3_336,
     "files": 291,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

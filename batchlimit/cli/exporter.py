@@ -3,7 +3,7 @@
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import translate
 from typing import Annotated, Any
 
@@ -25,6 +25,8 @@ _COUNTERS = {"used": "used", "refused": "refused", "shadow": "shadow_refused"}
 """Fields of a Sample that are counted, and what the metrics call them."""
 _KINDS = {"enforce": "quota", "open": "open", "shadow": "shadow"}
 """What the metrics call an override, by its mode."""
+Metric = tuple[str, str, str, Mapping[str, float]]
+"""The name of a metric, what it says, its label ("": it has none), and its values by that."""
 
 
 def exporter(
@@ -91,29 +93,40 @@ class FleetCollector:
 
     def collect(self) -> Iterator[Any]:
         """Look, and return what is there; while the store does not answer, that alone."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         with self._lock:
             try:
-                rules = list(self._rules())
-                self._look()
+                found = [*self._rules(), *self._buckets()]
             except StoreUnavailable as error:
                 say(f"batchlimit exporter: {error}")
-                yield _gauge("up", "1 if the store answered this scrape.", 0)
-                return
-            yield _gauge("up", "1 if the store answered this scrape.", 1)
-            yield from rules
-            yield from self._buckets()
+                found = []
+            for name, text, label, values in [
+                ("up", "1 if the store answered this scrape.", "", {"": bool(found)}),
+                *found,
+            ]:
+                kind = CounterMetricFamily if name in _COUNTERS.values() else GaugeMetricFamily
+                family = kind(f"batchlimit_fleet_{name}", text, labels=[label] if label else [])
+                for which, value in values.items():
+                    family.add_metric([which] if label else [], value)
+                yield family
 
-    def _rules(self) -> Iterator[Any]:
+    def _rules(self) -> Iterator[Metric]:
         overrides, now = self._admin.overrides(), self._admin.clock()
         counts = {"quota": 0, "hold": 0, "open": 0, "shadow": 0, "lost": len(lost(self._admin.store, overrides))}
         for there in overrides:
             if (each := there.counting(now)) is not None:
                 counts["hold" if each.is_hold else _KINDS[each.mode]] += 1
-        yield _gauge("rules_revision", "The revision of the overrides.", overrides.revision)
-        found = _gauge("overrides", "Overrides that count now, by what they say.", label="kind")
-        for kind, count in counts.items():
-            found.add_metric([kind], count)
-        yield found
+        yield "rules_revision", "The revision of the overrides.", "", {"": overrides.revision}
+        yield "overrides", "Overrides that count now, by what they say.", "kind", counts
+
+    def _buckets(self) -> Iterator[Metric]:
+        self._look()
+        for metric, text, value in _GAUGES:
+            yield metric, text, "watch", {name: value(each.samples.values()) for name, each in self._watched.items()}
+        for field, metric in _COUNTERS.items():
+            text = f"Tokens {metric.replace('shadow_', 'that a shadow would have ')} since the exporter began to watch."
+            yield metric, text, "watch", {name: each.counts[field] for name, each in self._watched.items()}
 
     def _look(self) -> None:
         for key, watched in self._watched.items():
@@ -131,21 +144,6 @@ class FleetCollector:
             self._watched[name].learn(each for each in self._round.values() if matches(each.key))
         self._round = {}
 
-    def _buckets(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily
-
-        for metric, text, value in _GAUGES:
-            found = _gauge(metric, text, label="watch")
-            for name, watched in self._watched.items():
-                found.add_metric([name], value(watched.samples.values()))
-            yield found
-        for field, metric in _COUNTERS.items():
-            text = f"Tokens {metric.replace('shadow_', 'that a shadow would have ')} since the exporter began to watch."
-            counter = CounterMetricFamily(f"batchlimit_fleet_{metric}", text, labels=("watch",))
-            for name, watched in self._watched.items():
-                counter.add_metric([name], watched.counts[field])
-            yield counter
-
 
 _GAUGES: tuple[tuple[str, str, Callable[[Iterable[BucketSample]], float]], ...] = (
     ("buckets", "Buckets that are not full.", lambda seen: len(list(seen))),
@@ -161,9 +159,3 @@ _GAUGES: tuple[tuple[str, str, Callable[[Iterable[BucketSample]], float]], ...] 
         lambda seen: max((each.instances for each in seen), default=0),
     ),
 )
-
-
-def _gauge(name: str, text: str, value: float | None = None, label: str = "") -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return GaugeMetricFamily(f"batchlimit_fleet_{name}", text, value, labels=(label,) if label else None)
