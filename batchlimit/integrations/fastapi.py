@@ -1,8 +1,4 @@
-"""Rate limits for FastAPI: rules before the application, and a dependency by which routes ask for more.
-
-Needs the extra `fastapi`. `add_rate_limits` puts `RateLimitMiddleware` before the application, `limited` is the
-dependency, and `responses` are what OpenAPI lists.
-"""
+"""Rate limits for FastAPI: rules before the application, and a dependency by which routes ask for more."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,4 @@
-"""Rate limits for Flask: an extension that holds rules against every request, and a decorator for views.
-
-Refusals are exceptions, which Flask's error handlers answer.
-"""
+"""Rate limits for Flask: an extension that holds rules against every request, and a decorator for views."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps

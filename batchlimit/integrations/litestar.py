@@ -1,8 +1,4 @@
-"""Rate limits for Litestar: rules before the application, and guards by which handlers ask for more.
-
-Needs the extra `litestar`. `add_rate_limits` puts `RateLimitMiddleware` before the application, so that paths that
-nobody serves are limited too. `limited` is a guard; `route_limit` is a middleware of a handler, also for websockets.
-"""
+"""Rate limits for Litestar: rules before the application, and guards by which handlers ask for more."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial

@@ -1,9 +1,4 @@
-"""Rate limits for Quart: an extension that holds rules against every request, and a decorator for views and websockets.
-
-`Limits` is the extension, which puts `RateLimitMiddleware` before the application. `limited` and `limit_blueprint` are
-what views and blueprints ask for; a refusal of theirs raises `Rejected`, which Quart's error handlers answer.
-`name_operations` tells a concurrency limit before the application of which route a request is.
-"""
+"""Rate limits for Quart: an extension that holds rules against every request, and a decorator for views."""
 
 from collections.abc import Callable, Iterable
 from functools import cache, wraps

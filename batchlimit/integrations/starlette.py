@@ -1,7 +1,6 @@
 """Rate limits for Starlette: the middleware, and a refusal that a route raises. Needs the extra `starlette`.
 
-`add_rate_limits` puts `RateLimitMiddleware` before the application. A route, a mount or a router asks for one more rule
-by `Middleware(RouteLimitMiddleware, "search:{user}", cost=2)`, or in the middle of an endpoint by `charge_request`.
+A route asks for one more rule by `Middleware(RouteLimitMiddleware, "search:{user}")`, or by `charge_request`.
 """
 
 from collections.abc import Iterable, Mapping

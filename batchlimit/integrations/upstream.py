@@ -1,7 +1,4 @@
-"""What all transports share: a request is charged, then sent or answered, and what upstream says of it is heeded.
-
-The steps stand here once; threads and tasks go through them alike.
-"""
+"""What all transports share: a request is charged, then sent or answered, and what upstream says of it is heeded."""
 
 import io
 import math

@@ -2,14 +2,11 @@
 
 import asyncio
 import contextvars
-import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, cast
 
 import pytest
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -25,6 +22,9 @@ from batchlimit.stores import MemoryStore
 from tests.aio.loop import virtual_loop
 from tests.garbage import kept
 from tests.integrations.asgi import App, Hello, call, http, lifespan, part, start, websocket
+from tests.integrations.backing import Backing
+from tests.integrations.charged.client import Client
+from tests.integrations.servers import hypercorn
 
 pytestmark = pytest.mark.virtual_time
 IP = Rule("ip", "2/minute", key="ip:{ip}")
@@ -509,23 +509,6 @@ async def held_hello(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await gone
 
 
-async def answered(app: Any, request: bytes) -> bytes:
-    """All that a server of one request answers."""
-    stop, config = asyncio.Event(), Config()
-    listener = socket.create_server(("127.0.0.1", 0))
-    address = listener.getsockname()
-    config.bind = [f"fd://{listener.detach()}"]  # it is the server's to close
-    server = asyncio.create_task(serve(app, config, shutdown_trigger=stop.wait))
-    reader, writer = await asyncio.open_connection(*address)
-    writer.write(request)
-    answer = await reader.read()
-    writer.close()
-    await writer.wait_closed()
-    stop.set()
-    await server
-    return answer
-
-
 def test_a_client_that_asks_to_close_the_connection_pays_for_a_complete_response() -> None:
     responses: list[Response] = []
 
@@ -534,6 +517,6 @@ def test_a_client_that_asks_to_close_the_connection_pays_for_a_complete_response
         return response.complete
 
     app = RateLimitMiddleware(held_hello, "memory://", [Rule("all", "9/hour", key="all", charge=charge)], checks=False)
-    answer = asyncio.run(answered(app, b"GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"))
-    assert b"hello" in answer
+    with hypercorn(app, Backing([])) as port:
+        assert Client(port).ask("ann", "/", connection="close") == 200
     assert [(each.status, each.complete, each.sent) for each in responses] == [(200, True, 5)]

@@ -27,7 +27,7 @@ from tests.integrations import everywhere
 from tests.integrations.asgi import websocket
 from tests.integrations.everywhere import EVERYWHERE, FACES, ON_ASGI, ROUTING, Served
 from tests.integrations.faces.rules import RULES, TYPO, VIEWS
-from tests.integrations.made import View, fails, user_of
+from tests.integrations.made import View, fails, says, user_of
 from tests.sync.stage import ARRIVAL, Clock
 
 Serving = Callable[..., Any]
@@ -237,6 +237,21 @@ def test_a_500_carries_the_fields_and_its_charge_hears_of_it(face: str) -> None:
         reply = served.get("/broken")
         assert (reply.status, list(reply.limits)) == (500, ["x"])
     assert [(each.status, each.error is None) for each in seen] == [(500, face == "flask")]  # which has answered it
+
+
+@FOR_ROUTES
+def test_a_charge_hears_of_an_answer_that_is_no_200_as_of_any_other(face: str) -> None:
+    """A view, and the router, of aiohttp may raise it."""
+    heard: list[Any] = []
+
+    def charge(response: Any) -> bool:
+        heard.append((response.status, response.complete, response.error, response.sent > 0))
+        return False
+
+    views = [View("/gone", says("gone", 404)), View("/login", says("who?", 401))]
+    with FACES[face]([Rule("all", "9/hour", key="all", charge=charge)], "memory://", views) as served:
+        assert [served.get(path).status for path in ("/gone", "/login", "/nowhere")] == [404, 401, 404]
+    assert heard == [(404, True, None, True), (401, True, None, True), (404, True, None, face != "asgi")]
 
 
 @pytest.mark.parametrize("face", FRAMEWORKS)

@@ -1,8 +1,4 @@
-"""Rate limits for aiohttp.web: rules before every request of an application, and a decorator for handlers.
-
-`limits` puts the rules before an application, and has the decorator. `concurrency` is the middleware that limits how
-many requests are under way.
-"""
+"""Rate limits for aiohttp.web: rules before every request of an application, and a decorator for handlers."""
 
 from batchlimit.base.lazy import needed
 

@@ -99,6 +99,9 @@ class Limits:
         request[HOLD] = vars(request)[HOLD_NAME] = hold = AiohttpHold(front, outcome, self._reject)
         try:
             response = await handler(request)
+        except web.HTTPException as answer:
+            await hold.finish(request, answer)
+            raise
         except BaseException as error:
             hold.settle(error)
             raise
@@ -227,7 +230,7 @@ class AiohttpHold:
 
     def settle(self, error: BaseException | None) -> None:
         """Settle a request by its response, or by what its handler, or sending the response, has raised."""
-        response = error if isinstance(error, web.HTTPException) else self.response
+        response = self.response
         left = isinstance(error, asyncio.CancelledError | ConnectionError)  # the client; no response may have started
         status, told = (499 if left else 500, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]

@@ -1,9 +1,4 @@
-"""Rate limits and concurrency limits for any ASGI application: http and websocket, streams, and the lifespan.
-
-`RateLimitMiddleware` holds rules against requests. `RouteLimitMiddleware` asks for one more rule before a route or a
-mount. `ConcurrencyLimitMiddleware` bounds how many requests are under way. All are plain ASGI: they touch nothing of a
-response but its start, and need no framework.
-"""
+"""Rate limits and concurrency limits for any ASGI application: http and websocket, streams, and the lifespan."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,4 @@
-"""Rate limits for Django: middleware for WSGI and ASGI, a decorator for views, and a throttle for REST framework.
-
-The rules stand in the setting `BATCHLIMIT`, which `configuration` reads and a system check (`apps`) validates. The way
-of one request is in `middleware`. A project names `middleware`, `limited` and `rest`.
-"""
+"""Rate limits for Django: middleware for WSGI and ASGI, a decorator for views, and a throttle for REST framework."""
 
 from batchlimit.base.lazy import needed
 

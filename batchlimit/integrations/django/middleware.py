@@ -1,8 +1,4 @@
-"""RateLimitMiddleware: rules before the views of Django, under WSGI and ASGI, to the end of its response.
-
-`Hold` is what the rules say of one request, which threads or tasks serve. A view asks for more by `limited`.
-`operation_names` tells a concurrency limit before the project of which route a request is.
-"""
+"""RateLimitMiddleware: rules before the views of Django, under WSGI and ASGI, to the end of its response."""
 
 import asyncio
 import inspect

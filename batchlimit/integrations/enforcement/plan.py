@@ -1,7 +1,4 @@
-"""The bill of one request, by the rules that match it and those that its route asks for by their keys.
-
-What is the same for all requests that the same rules match is looked up once.
-"""
+"""The bill of one request, by the rules that match it and those that its route asks for by their keys."""
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence

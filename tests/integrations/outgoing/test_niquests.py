@@ -2,21 +2,19 @@
 
 import asyncio
 import contextlib
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
 from batchlimit import RateLimiter
 from tests.awaiting import awaited
 from tests.integrations.asgi import lifespan, part, start
+from tests.integrations.backing import Backing
 from tests.integrations.outgoing.clients import AsyncNiquests, Client, Niquests
 from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
 from tests.integrations.outgoing.upstream import Said, Upstream
+from tests.integrations.servers import hypercorn
 
 pytest.importorskip("niquests")
 from batchlimit.integrations.niquests import NiquestsAdapter
@@ -84,19 +82,8 @@ def multiplexing() -> Iterator[str]:
         await send(start(429 if busy else 200, [(b"retry-after", b"60")] if busy else []))
         await send(part(b"hello"))
 
-    listener = socket.create_server(("127.0.0.1", 0))
-    served: Any = serve
-    url, loop = f"http://127.0.0.1:{listener.getsockname()[1]}", asyncio.new_event_loop()
-    stop, config = asyncio.Event(), Config()
-    config.bind = [f"fd://{listener.detach()}"]
-    thread = threading.Thread(
-        target=loop.run_until_complete, args=[served(app, config, shutdown_trigger=stop.wait)], daemon=True
-    )
-    thread.start()
-    yield url
-    loop.call_soon_threadsafe(stop.set)
-    thread.join()
-    loop.close()
+    with hypercorn(app, Backing([])) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @BOTH
