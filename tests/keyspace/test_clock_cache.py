@@ -88,17 +88,6 @@ def test_who_was_not_used_since_there_was_room_leaves_first() -> None:
     assert ["of before" in str(key.name) for key in house.gone] == [True]
 
 
-def test_who_is_needed_stays_and_all_may_be() -> None:
-    house = House(10)
-    for i in range(30):
-        house.add(i).is_needed = i >= 20
-    assert {key.name for key in house.keys if key.is_needed} == set(range(20, 30))
-    for _ in range(5):
-        house.add().is_needed = True
-    assert len(house.ring) == 15
-    assert len(house.gone) == 20
-
-
 def test_what_was_too_many_leaves_as_soon_as_it_may() -> None:
     house = House(10)
     needed = [house.add(i) for i in range(10)]
@@ -124,15 +113,6 @@ def test_who_comes_looks_at_a_few_only() -> None:
         before = sum(key.looks for key in house.keys)
         house.add()
         assert sum(key.looks for key in house.keys) - before <= 20
-
-
-def test_where_all_are_used_somebody_leaves_all_the_same() -> None:
-    house = House(10)
-    for i in range(100):
-        for key in house.keys:
-            key.used += 1
-        house.add(i)
-    assert len(house.ring) == 10
 
 
 @given(st.integers(1, 8), st.lists(st.tuples(st.sampled_from(["add", "use", "need", "leave"]), st.integers(0, 20))))

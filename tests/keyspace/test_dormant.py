@@ -27,18 +27,6 @@ def filled(keys: int, *, most: int = 1000, idle_after: float = math.inf) -> Dorm
     return rest
 
 
-@pytest.mark.parametrize("heard", [-math.inf, 0.0, 12345.678901234567])
-def test_a_memo_comes_back_as_it_was_and_once(heard: float) -> None:
-    rest, left = DormantKeys(10.0, 100), snapshot(1.0, heard=heard)
-    rest.put("a", left, 1.0)
-    assert len(rest) == 1
-    assert rest.take("b") is rest.look_up("b") is None
-    assert rest.look_up("a") == left
-    assert rest.take("a") == left
-    assert rest.take("a") is None
-    assert len(rest) == 0
-
-
 @pytest.mark.parametrize("largest", [2**53, -(2**53)])
 def test_a_memo_keeps_whole_numbers_whole(largest: int) -> None:
     assert KeySnapshot.unpack(snapshot(0.0, level=largest).pack()).level == largest
@@ -95,14 +83,6 @@ def test_too_many_leave_in_several_steps() -> None:
     filled(0, most=5).make_room(9)
 
 
-def test_where_many_come_at_once_as_many_leave() -> None:
-    rest = filled(100, most=100)
-    rest.make_room(0, 20)
-    assert len(rest) == 80
-    rest.make_room(30, 5)
-    assert len(rest) == 72
-
-
 def test_the_garbage_collector_does_not_see_them() -> None:
     """Else it would stop the process for a second to look at a million."""
     gc.collect()
@@ -122,12 +102,6 @@ def test_who_looks_for_a_key_looks_at_a_few_shelves(most: int, idle_after: float
         if i % 50:
             rest.take(f"key-{i}")
     assert len(rest._shelves) <= 8
-
-
-def test_keys_that_never_get_idle_are_never_due() -> None:
-    rest = filled(100, idle_after=math.inf)
-    assert rest.due == rest.forget_idle(1e9) == math.inf
-    assert len(rest) == 100
 
 
 @given(

@@ -82,21 +82,6 @@ def test_where_all_plans_are_live_each_is_tidied_up_twice_at_most_on_average() -
     assert Watched.looks <= 3 * 20_000  # one of them to add it
 
 
-def test_none_is_due_for_ever() -> None:
-    plans: TimerHeap[Thing] = TimerHeap()
-    assert plans.first_at == math.inf
-    assert plans.take(math.inf) is None
-    plans.add(Thing(5.0))
-    plans.clear()
-    assert (len(plans), plans.first_at) == (0, math.inf)
-
-
-def test_a_thing_is_due_from_its_instant_on() -> None:
-    plans: TimerHeap[Thing] = TimerHeap()
-    plans.add(Thing(5.0))
-    assert [taken(plans, now) for now in (4.9, 5.0)] == [[], [5.0]]
-
-
 @pytest.mark.parametrize("count", [63, 64, 65, 70, 80, 130, 150])
 def test_while_plans_are_tidied_up_they_are_in_order_and_can_be_forgotten(count: int) -> None:
     plans: TimerHeap[Thing] = TimerHeap()
