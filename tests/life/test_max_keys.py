@@ -185,14 +185,6 @@ def test_threads_and_a_key_that_leaves_under_their_feet_keep_the_promise() -> No
     assert all(excess(log, quota) == 0.0 for log in admitted.values())
 
 
-@pytest.mark.parametrize(("option", "kind"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_a_bound_that_makes_no_sense_is_named_at_once(api: Api, option: Any, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match=f"max_keys.*{option!r}"):
-        api(MemoryStore(), "1/s", max_keys=option)
-    with pytest.raises(kind, match=f"max_keys.*{option!r}"):
-        api.from_url("memory://", "1/s", max_keys=option)
-
-
 def test_what_left_is_no_longer_in_memory() -> None:
     """Nor planned to be looked after: a flood once stood there for as long as keys are kept that nobody uses."""
     with RateLimiter(MemoryStore(), HUNDRED, max_keys=10) as limiter:

@@ -55,26 +55,3 @@ def test_options_have_the_defaults_that_a_limiter_names() -> None:
 def test_a_pause_without_a_time_or_of_two_lines_is_refused(seconds: Any, why: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         check_pause(seconds, why)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"max_keys": 0}, ValueError, "max_keys must be at least 1, not 0"),
-        ({"max_keys": True}, TypeError, "max_keys must be a whole number, not True"),
-        ({"max_keys": 1.0}, TypeError, "max_keys must be a whole number, not 1.0"),
-        ({"revision": -1}, ValueError, "revision must be from 0"),
-        ({"revision": 2**53}, ValueError, "revision must be from 0"),
-        ({"revision": True}, TypeError, "revision must be a whole number, not True"),
-        ({"revision": 0.5}, TypeError, "revision must be a whole number, not 0.5"),
-        ({"idle_after": True}, TypeError, "idle_after must be a number of seconds, not True"),
-        ({"idle_after": -0.5}, ValueError, "idle_after must be at least 0 seconds, not -0.5"),
-        ({"deadline": 0}, ValueError, "deadline must be more than 0 seconds"),
-        ({"weight": 0}, ValueError, "weight"),
-        ({"mode": "off"}, ValueError, "mode"),
-        ({"on_failure": "off"}, ValueError, "a failure policy is"),
-    ],
-)
-def test_an_option_that_cannot_work_is_refused(options: Any, error: Any, message: str) -> None:
-    with pytest.raises(error, match=message):
-        Options(**options)
