@@ -167,7 +167,7 @@ def _staged(
     **options: Any,
 ) -> Iterator[Stage]:  # fmt: skip
     """A stage of either API. The options are the limiter's; `keyed` are the limits of a limiter by key."""
-    one, by_key, make, service, do = _APIS[asynchronous]
+    one, by_key, make, service, do = APIS[asynchronous]
     limiter, gate = one(law, **options) if keyed is None else by_key(keyed, **options), Gate()
     intercept = make(limiter, **interceptor or {})
     try:
@@ -184,7 +184,7 @@ def _call(do: Callable[..., Any], *args: Any) -> Any:
     return do(*args)
 
 
-_APIS: dict[bool, Any] = {
+APIS: dict[bool, Any] = {
     False: (ConcurrencyLimiter, KeyedConcurrencyLimiter, ConcurrencyInterceptor, Service, _call),
     True: (AsyncConcurrencyLimiter, AsyncKeyedConcurrencyLimiter, AsyncConcurrencyInterceptor, AsyncService, awaited),
 }

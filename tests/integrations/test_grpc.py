@@ -13,7 +13,6 @@ import grpc.aio
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter
 from batchlimit.integrations import grpc as faces
 from batchlimit.integrations.grpc import by_metadata, by_method
 from batchlimit.integrations.grpc.answer import PUSHBACK, refused_by_limiter
@@ -22,8 +21,8 @@ from batchlimit.laws import Fixed, Settable
 from batchlimit.rules import Rule
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
-from tests.integrations.service import KINDS, SERVED, AsyncService, Service
-from tests.integrations.stage import Client, SetUp, on_asyncio, server, threaded
+from tests.integrations.service import KINDS, SERVED
+from tests.integrations.stage import APIS, Client, SetUp, on_asyncio, server, threaded
 from tests.recording import Recording
 from tests.sync.stage import until
 
@@ -188,23 +187,12 @@ def _failing(details: object) -> NoReturn:
     raise LookupError
 
 
-APIS = [
-    (False, ConcurrencyLimiter, KeyedConcurrencyLimiter, faces.ConcurrencyInterceptor, faces.ByMethod, Service),
-    (
-        True,
-        AsyncConcurrencyLimiter,
-        AsyncKeyedConcurrencyLimiter,
-        faces.AsyncConcurrencyInterceptor,
-        faces.AsyncByMethod,
-        AsyncService,
-    ),
-]
-
-
-@pytest.fixture(params=APIS, ids=["threads", "asyncio"])
-def api(request: pytest.FixtureRequest) -> Any:
-    names = ("asynchronous", "limiter", "keyed", "intercept", "by_method", "service")
-    return SimpleNamespace(**dict(zip(names, request.param, strict=True)))
+@pytest.fixture
+def api(asynchronous: bool) -> Any:
+    names = "limiter", "keyed", "intercept", "service"
+    made = dict(zip(names, APIS[asynchronous], strict=False))
+    by_method = faces.AsyncByMethod if asynchronous else faces.ByMethod
+    return SimpleNamespace(asynchronous=asynchronous, by_method=by_method, **made)
 
 
 @contextmanager

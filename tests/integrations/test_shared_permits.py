@@ -26,9 +26,11 @@ from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 from tests.integrations.asgi import Hello, call, http, part, start
 from tests.integrations.django_site import Site
+from tests.integrations.served_permits import LIMIT
 from tests.integrations.stage import server
 from tests.integrations.test_asgi_concurrency import Held, counts
 from tests.integrations.test_wsgi import App, Reply, request
+from tests.integrations.worker_commands import ROOT, working
 from tests.nodes import await_fact
 from tests.recording import Recording
 from tests.servers import Server
@@ -148,10 +150,16 @@ async def _load(ports: list[int], count: int) -> list[dict[str, int]]:
 
 def test_two_uvicorns_never_serve_more_than_n_of_a_user_at_once(valkey: Server, prefix: str) -> None:
     """Each request says from when to when it ran, by the clock that both processes of one machine share."""
-    from tests.integrations.served_permits import LIMIT, serving
-
+    command = [
+        "uvicorn",
+        "--factory",
+        "--fd={fd}",
+        "--log-level=error",
+        "tests.integrations.served_permits:application",
+    ]
     with ExitStack() as stack:
-        ports = [stack.enter_context(serving(valkey.url, prefix)) for _ in range(2)]
+        crews = [stack.enter_context(working(command, ROOT, STORE=valkey.url, PREFIX=prefix)) for _ in range(2)]
+        ports = [each.port for each in crews]
         ran = asyncio.run(_load(ports, 40))
     assert len({each["process"] for each in ran}) == 2
     edges = sorted([(each["begin"], 1) for each in ran] + [(each["end"], -1) for each in ran])

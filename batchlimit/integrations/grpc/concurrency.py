@@ -159,18 +159,6 @@ class AsyncConcurrencyInterceptor(
             permit = await self._permits.acquire(details, **self._options(details))
         except BatchLimitError as error:
             return serving.refusing_async(refused_by_limiter(error))
-        handler = None
-        try:
-            if found := await continuation(details):
-                handler = self._served(found, permit)
-        finally:
-            if handler is None:
-                give_back(permit)
-        return handler
-
-    def _served(self, found: serving.Handler, permit: Any) -> serving.Handler:
-        """Return a handler that serves a call under its permit."""
-        run = serving.served_async(found)
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
             HELD.set(permit)
@@ -182,7 +170,15 @@ class AsyncConcurrencyInterceptor(
                     raise
                 await refused_by_limiter(error).end(context)
 
-        return serving.streaming(found, serve, found.request_deserializer)
+        handler = None
+        try:
+            if found := await continuation(details):
+                run = serving.served_async(found)
+                handler = serving.streaming(found, serve, found.request_deserializer)
+        finally:
+            if handler is None:
+                give_back(permit)
+        return handler
 
 
 class _Interceptors(Generic[L, T]):

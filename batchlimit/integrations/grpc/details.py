@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar, Unpack
 
 import grpc
 
-from batchlimit.admission.permit import give_back
 from batchlimit.base.setting import functions, of_kind
 from batchlimit.concurrency import Permit, Permits
 from batchlimit.integrations.counters import EnforcementStatistics
@@ -171,9 +170,3 @@ def check_permit() -> None:
     permit = HELD.get()
     if isinstance(permit, Permit | Permits | SharedPermit):
         permit.check()
-
-
-def ignore_for_load() -> None:
-    """Give back the permit of a call that rules refuse: its status tells nothing about the load."""
-    if (permit := HELD.get()) is not None:
-        give_back(permit)

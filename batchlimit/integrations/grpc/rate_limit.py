@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from batchlimit.admission.permit import give_back
 from batchlimit.base.steps import Steps, drive
 from batchlimit.base.steps import run as run_steps
 from batchlimit.integrations.address import AsyncIdentify, Identify
@@ -13,7 +14,7 @@ from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc import serving
 from batchlimit.integrations.grpc.answer import CallRefusal, CallResponse, address_of, fields_of, refused_by_rules
-from batchlimit.integrations.grpc.details import HoldsRules, ignore_for_load
+from batchlimit.integrations.grpc.details import HELD, HoldsRules
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
@@ -166,7 +167,8 @@ def _admitted(front: Front | AsyncFront, method: str, context: Any, is_active: b
     address, fields = address_of(peer), fields_of(context.invocation_metadata())
     outcome: Outcome = yield front.admit("POST", method, address, fields, context)
     if outcome.refusal is not None:
-        ignore_for_load()
+        if (permit := HELD.get()) is not None:
+            give_back(permit)  # its status tells nothing about the load
         yield refused_by_rules(outcome.refusal).end(context)
     if outcome.headers:
         context.set_trailing_metadata(tuple(texts(outcome.headers)))
