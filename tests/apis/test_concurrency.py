@@ -401,17 +401,6 @@ def test_a_classifier_that_fails_ignores(limiter: Any, wrong: Any, caplog: pytes
     assert "the call is ignored" in caplog.text
 
 
-def test_a_group_with_a_timeout_in_it_is_a_drop(limiter: Any) -> None:
-    here = limiter(Recording(1))
-    for error in (
-        ExceptionGroup("", [ValueError(), ExceptionGroup("", [TimeoutError()])]),
-        ExceptionGroup("", [OwnError()]),
-    ):
-        with pytest.raises(ExceptionGroup), here.acquire():
-            raise error
-    assert (here.statistics().dropped, here.statistics().ignored) == (1, 1)
-
-
 def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any, clock: Clock) -> None:
     law = Recording(1)
     here = limiter(law, queue=Queue(5, max_wait=None), clock=clock)
@@ -686,16 +675,6 @@ def test_a_law_hears_of_the_watchers_each_period(limiter: Any) -> None:
         until(lambda: here.limit == 20)
 
 
-def test_a_higher_limit_after_a_calm_period_serves_who_waits(limiter: Any) -> None:
-    law = Gitaly(initial=1, minimum=1, maximum=2)
-    with closing(limiter(law, watchers=[Told()], every=0.001, queue=Queue(9, max_wait=None))) as here:
-        first = here.acquire()
-        second = here.acquire()  # waits for a round, and for nobody to leave
-        assert here.statistics().in_flight == 2
-        first.success()
-        second.success()
-
-
 def exposed(limiter: Any, priority: int = 0) -> Any:
     permit = limiter.acquire(sheddable=True, priority=priority)
     return awaited(permit.__aenter__) if isinstance(limiter, Blocking) else permit
@@ -800,14 +779,6 @@ def test_a_call_that_matters_more_is_served_first_and_displaces_what_matters_lea
 
 
 # What is told of a limit: each change of it, and the baselines behind it
-def test_a_listener_is_told_of_each_change_that_a_call_brings_and_of_no_other_call(limiter: Any) -> None:
-    told: list[tuple[int, int]] = []
-    with closing(limiter(AIMD(initial=30, minimum=10, timeout=5))) as here:
-        here.listen(lambda before, after: told.append((before, after)))
-        here.acquire().success()
-        here.acquire().drop()
-        here.acquire().drop()
-    assert told == [(30, 27), (27, 24)]
 
 
 def test_a_listener_is_told_of_a_limit_that_an_operator_set_once_it_holds(limiter: Any) -> None:

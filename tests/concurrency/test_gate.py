@@ -115,24 +115,6 @@ def test_whoever_gave_up_leaves_nothing_behind(order: Order) -> None:
     assert not scene.gate.waiting._lines
 
 
-def test_whoever_gave_up_behind_one_who_waits_leaves_nothing_behind() -> None:
-    """The head of the line waits for ever; a line that is tidied at its ends alone kept all who came after."""
-    scene = Scene(1, queue=Queue(9))
-    scene.come("a")
-    scene.come("b")
-    for _ in range(1000):
-        scene.come("c")
-        scene.come("d")
-        scene.give_up("c")
-        scene.come("c")
-        scene.give_up("d")
-        scene.give_up("c")
-    scene.come("e")
-    kept = sum(len(line) for line in scene.gate.waiting._lines.values())
-    assert kept == 2
-    assert scene.go("a") == "Be"
-
-
 # Partitions
 
 LIVE = {"live": 0.7, "batch": 0.3}
@@ -199,16 +181,6 @@ def test_who_is_under_its_share_is_first(strict: bool) -> None:
     assert scene.seen == ("ABDc" if not strict else "ABcd")
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_no_share_is_what_is_spare(strict: bool) -> None:
-    """Neither 0 % nor a name that nobody gave a share have a guarantee; the reference gives them one place."""
-    for name in ("none", "unknown", ""):
-        scene = Scene(2, Partitions({"all": 1.0, "none": 0.0}, strict=strict))
-        assert scene.come("a", name) == "A"
-        assert scene.come("b", name) == "AB"
-        assert scene.come("c", name) == "limit"
-
-
 def test_a_share_is_what_it_says_at_every_limit() -> None:
     """Soft ones are rounded up, strict ones down: of all whole percents none is off by float arithmetic."""
     for limit, percent in product(range(1, depth(101, 201)), range(101)):
@@ -256,16 +228,6 @@ def test_of_many_who_may_enter_few_are_served_at_once(order: Order) -> None:
     assert (gate.behind, gate.open_to) == (True, 0)
     assert served_in_turn(gate, first) == waiters[:: 1 if order == "fifo" else -1]
     assert (gate.behind, gate.open_to, gate.in_flight, gate.waiting.count) == (False, 1001, 1001, 0)
-
-
-def test_of_many_few_are_sent_away_at_once() -> None:
-    gate = Gate(1, queue=Queue(1000))
-    waiters = crowd(gate, 1000)
-    first = woken(gate.close)
-    assert 0 < len(first) <= 16
-    assert served_in_turn(gate, first) == waiters
-    assert not any(each.served or each.waiting for each in waiters)
-    assert (gate.in_flight, gate.waiting.count, gate.open_to) == (1, 0, 0)
 
 
 def test_a_gate_whose_waiters_all_left_is_behind_no_more() -> None:

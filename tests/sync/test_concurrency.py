@@ -72,21 +72,6 @@ def test_sixteen_threads_never_exceed_a_strict_limit(order: str) -> None:
     assert sum(seen.refused.values()) == refused
 
 
-def test_who_waits_is_served_by_whoever_leaves() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(9, max_wait=None))
-    holder = limiter.acquire()
-    waiting = [start(limiter.acquire) for _ in range(3)]
-    until(lambda: limiter.statistics().waiting == 3)
-    holder.success()
-    for _ in range(3):
-        until(lambda: any(each.done() for each in waiting))
-        served = next(each for each in waiting if each.done())
-        waiting.remove(served)
-        assert limiter.statistics().in_flight == 1
-        served.result(DEADLINE).success()
-    assert limiter.statistics().in_flight == 0
-
-
 def test_a_permit_collected_amid_the_limiter_is_released() -> None:
     """The collector may run anywhere, also in a thread that holds the lock: here during the law, which it guards."""
     held: list[Permit] = []
@@ -164,23 +149,6 @@ def test_nobody_lines_up_once_it_is_closed() -> None:
     holder.success()
 
 
-def test_who_waits_ahead_makes_a_refusal_longer() -> None:
-    now = 0
-    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(5), clock=lambda: now)
-    holder = limiter.acquire()
-    now += 1_000_000_000
-    holder.success()
-    holder = limiter.acquire()
-    for _ in range(3):
-        _, waiter, _ = step_by_step(limiter)
-        limiter._locked_gate.join_queue(waiter, "")
-    with pytest.raises(ConcurrencyLimited) as caught:
-        limiter.acquire(timeout=0)
-    assert caught.value.retry_after == pytest.approx(4.0)
-    limiter.close()
-    holder.success()
-
-
 def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
     """The caller that raises the limit serves a few only, so it does not stand still, however many wait."""
     woken: dict[int, int] = {}
@@ -203,18 +171,6 @@ def test_of_many_who_waited_each_that_is_served_wakes_some_others() -> None:
     assert 0 < woken[threading.get_ident()] <= 16
     for permit in [holder, *permits]:
         permit.success()
-
-
-def test_of_many_who_wait_all_are_sent_away() -> None:
-    limiter = ConcurrencyLimiter(Fixed(1), queue=Queue(100, max_wait=None))
-    with limiter.acquire():
-        waiting = [start(limiter.acquire) for _ in range(100)]
-        until(lambda: limiter.statistics().waiting == 100)
-        limiter.close()
-        for each in waiting:
-            with pytest.raises(LimiterClosed):
-                each.result(DEADLINE)
-    assert limiter.statistics().waiting == 0
 
 
 def test_who_cannot_be_woken_passes_the_place_on_however_many_they_are() -> None:
