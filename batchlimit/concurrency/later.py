@@ -60,7 +60,7 @@ class Caller(GateWaiter):
 
 
 class Deadlines:
-    """Ends waits whose time is over, in a background thread that lives as long as anybody waits."""
+    """Ends waits whose time is over, in a background thread that ends within a second of the last wait."""
 
     __slots__ = ("__weakref__", "_bell", "_clock", "_is_running", "_lock", "_most", "_numbers", "_waiting")
 

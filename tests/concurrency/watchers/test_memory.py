@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,37 +151,29 @@ def test_version_1_tells_of_a_lack_that_lasts(tree: Tree) -> None:
     assert watching.poll() is None
 
 
-def test_version_1_tells_of_kills_since_the_last_poll(tree: Tree) -> None:
-    group = tree.group("memory/web")
-    tree.join("4:memory:/web")
-    v1(group, 10, 100, oom_kill=3)
-    watching = watcher(tree)
-    assert watching.poll() is None
-    v1(group, 10, 100, oom_kill=4)
-    assert watching.poll() == "memory ran out, now 0.10 of 100 MiB"
-    assert watching.poll() is None
-
-
 @pytest.mark.parametrize(
-    ("events", "is_event"),
-    [({"oom": 1}, True), ({"oom_kill": 1}, True), ({"max": 9}, False), ({"high": 9}, False), ({}, False)],
+    ("version", "before", "events", "is_event"),
+    [
+        (1, {"oom_kill": 3}, {"oom_kill": 4}, True),
+        (2, {}, {"oom": 1}, True),
+        (2, {}, {"oom_kill": 1}, True),
+        (2, {}, {"max": 9}, False),
+        (2, {}, {"high": 9}, False),
+        (2, {"oom": 5}, {"oom": 1}, False),  # they began anew
+    ],
 )
-def test_version_2_tells_of_shortages_since_the_last_poll(
-    tree: Tree, group: Path, events: dict[str, int], is_event: bool
+def test_a_shortage_since_the_last_poll_is_told_once(
+    tree: Tree, version: int, before: dict[str, int], events: dict[str, int], is_event: bool
 ) -> None:
     """That the limit was reached is no shortage: whoever reads many files does so all the time."""
+    group = tree.group("memory/web") if version == 1 else tree.v2("web")
+    tree.join("4:memory:/web" if version == 1 else "0::/web")
+    tell: Any = partial(v1, group, 10, 100) if version == 1 else lambda **told: v2(group, 10, 100, events=told)
+    tell(**before)
     watching = watcher(tree)
     assert watching.poll() is None
-    v2(group, 10, 100, events=events)
-    assert (watching.poll() is not None) is is_event
-    assert watching.poll() is None
-
-
-def test_counts_of_shortages_that_begin_anew_are_no_event(tree: Tree, group: Path) -> None:
-    v2(group, 10, 100, events={"oom": 5})
-    watching = watcher(tree)
-    watching.poll()
-    v2(group, 10, 100, events={"oom": 1})
+    tell(**events)
+    assert watching.poll() == ("memory ran out, now 0.10 of 100 MiB" if is_event else None)
     assert watching.poll() is None
 
 
