@@ -148,23 +148,6 @@ def test_sixteen_threads_together_spend_exactly_the_burst(sizer: BatchSizer) -> 
         assert (limiter.statistics().admitted, limiter.statistics().held) == (1000, 0)
 
 
-@pytest.mark.parametrize("cost", [2, 7, 10])
-def test_costs_of_several_spend_exactly_the_burst(cost: int) -> None:
-    clock = Clock()
-    with RateLimiter(MemoryStore(clock), Quota(SLOW, 700), sizer=FixedBatch(30), clock=clock) as limiter:
-
-        def spend_cost() -> int:
-            spent = 0
-            while limiter.try_acquire(KEY, cost):
-                spent += cost
-            return spent
-
-        together(16, spend_cost)
-        while limiter.try_acquire(KEY, cost):
-            pass
-        assert limiter.statistics().admitted == 700
-
-
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("batch", [3, 100])
 @pytest.mark.parametrize("most", [tokens.MOST, 0], ids=["laid out", "without the GIL"])

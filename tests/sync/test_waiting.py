@@ -17,7 +17,6 @@ from batchlimit.batching import FixedBatch
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry, waiting_thread
 from tests.apis.test_waiting import is_empty, refund, stand_in_line
-from tests.servers import Server
 from tests.sync.interrupter import Interrupter, lines_interrupted
 from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
 
@@ -32,20 +31,6 @@ def acquired(limiter: RateLimiter) -> bool:
 
 
 # In order
-
-
-def test_everybody_gets_through_at_a_real_server(valkey: Server, prefix: str) -> None:
-    with RateLimiter.from_url(
-        valkey.url, "100/s burst 10", prefix=prefix, connect_timeout=30.0, deadline=30.0
-    ) as limiter:
-
-        def work() -> None:
-            for _ in range(25):
-                limiter.acquire(KEY)
-
-        together(4, work)
-        assert limiter.statistics().admitted == 100
-        assert limiter.statistics().waiting == 0
 
 
 def test_everybody_gets_through_whatever_the_cost() -> None:
