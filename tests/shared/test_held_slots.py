@@ -57,12 +57,6 @@ def test_permits_are_lost_whose_slots_the_store_does_not_know_any_more(granted: 
     assert (len(slots.places), slots.count) == (2 - lost, granted)
 
 
-def test_a_place_ends_once() -> None:
-    slots = held(1, 1)
-    (place,) = slots.places
-    assert [slots.end(place), slots.end(place)] == [True, False]
-
-
 def test_a_renewal_keeps_what_was_in_use_at_once_since_the_last_one() -> None:
     slots = held(8, 5)
     for place in list(slots.places):

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from batchlimit.base.waking import Event
-from batchlimit.bucket.slot_table import SlotPush, SlotReply
+from batchlimit.bucket.slot_table import SlotReply
 from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import StoreUnavailable
 from batchlimit.quota.failure_policy import CLOSED
@@ -34,16 +34,6 @@ def slots_of(key: str, due: float = 0.0) -> LocalSlots:
     slots = LocalSlots(key, Shared(1), lambda: "a.1", 1)
     slots.due = START + due * SECOND
     return slots
-
-
-def test_who_gets_a_slot_by_a_push_is_woken_at_once() -> None:
-    holdings, slots, woken = Holdings(str, lambda: START), slots_of("gpu"), []
-    holdings.add(slots)
-    slots.line_up(SlotWaiter(lambda: woken.append("it"), True, 0, None), START)
-    slots.answer(slots.ask(START), SlotReply(0, 1, -1, False, 1, 1, 2), START, START)
-    assert woken == []
-    holdings.hear("gpu", SlotPush("a.1", 1, 2, -1))
-    assert woken == ["it"]
 
 
 def test_a_waiter_whose_event_loop_was_closed_gives_back_what_it_got_and_is_looked_at_no_more() -> None:

@@ -347,16 +347,6 @@ def test_who_waits_in_a_thread_is_warned_where_that_blocks_a_loop(monkeypatch: p
         asyncio.run(main(), debug=True)
 
 
-def test_who_waited_in_vain_is_told_so() -> None:
-    with limiter_of(MemoryStore(), {"gpu": 1}) as limiter, limiter.acquire("gpu"):
-        with pytest.raises(ConcurrencyLimited) as refusal:
-            limiter.acquire("gpu", timeout=0.01)
-        assert (refusal.value.reason, limiter.statistics().refused) == ("queue_timeout", 1)
-        with pytest.raises(ConcurrencyLimited) as refusal:
-            limiter.acquire("gpu", timeout=0)
-        assert (refusal.value.reason, limiter.statistics().refused) == ("limit", 2)
-
-
 async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind() -> None:
     async with AsyncSharedConcurrencyLimiter(MemoryStore(), {"gpu": 1}) as limiter:
         async with limiter.acquire("gpu"):

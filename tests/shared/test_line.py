@@ -31,10 +31,3 @@ def test_in_a_full_line_a_higher_priority_takes_the_place_of_the_last_patient_on
     line.remove(last)
     line.remove(low)
     assert [line.displaced_by(priority) for priority in (1, 2)] == [None, None]
-
-
-def test_of_two_priorities_the_first_is_who_came_first() -> None:
-    waiters = [waiter(priority) for priority in (1, 0, 1)]
-    line = line_of(waiters)
-    line.remove(waiters[0])
-    assert line.oldest() is waiters[1]

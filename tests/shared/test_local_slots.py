@@ -113,23 +113,6 @@ def test_of_many_slots_some_stay_here_and_a_caller_takes_one_without_asking() ->
     assert (world.all["a"].sent, world.all["a"].admitted) == (asked, 1001)
 
 
-def test_of_few_slots_none_stays_here() -> None:
-    world = World(1, "a", "b")
-    world.leave("a", world.get("a"))
-    world.settle()
-    assert world.all["a"].held.count == 0
-    assert world.all["a"].is_over
-    assert world.table.lent == 0
-
-
-def test_slots_that_stay_here_go_back_when_somebody_waits_for_them() -> None:
-    world = World(4, "a", "b")
-    places = [world.get("a") for _ in range(3)]
-    for place in places:
-        world.leave("a", place)
-    assert len({world.get("b") for _ in range(4)}) == 4
-
-
 def test_a_slot_that_others_wait_for_goes_to_them_though_somebody_waits_here_too() -> None:
     world = World(1, "a", "b")
     place = world.get("a")
@@ -140,16 +123,6 @@ def test_a_slot_that_others_wait_for_goes_to_them_though_somebody_waits_here_too
     world.settle()
     assert theirs.place
     assert not ours.place
-
-
-def test_a_slot_that_was_granted_is_used_though_others_wait_too() -> None:
-    world = World(1, "a", "b", "c")
-    place = world.get("a")
-    waiters = [world.wait("b"), world.wait("c")]
-    world.settle()
-    world.leave("a", place)
-    world.settle()
-    assert [each.place is not None for each in waiters] == [True, False]
 
 
 def test_slots_go_round_among_more_instances_than_slots() -> None:
@@ -197,17 +170,6 @@ def test_a_caller_that_does_not_wait_is_refused_by_the_first_answer_to_an_ask_af
     assert isinstance(late.error, ConcurrencyLimited)
 
 
-def test_where_somebody_waits_in_vain_a_newcomer_has_no_chance() -> None:
-    world = World(1, "a", "b")
-    world.get("a")
-    waiter = world.wait("b")
-    assert not world.all["b"].is_in_vain
-    world.settle()
-    assert world.all["b"].is_in_vain
-    world.all["b"].give_up(waiter, world.now)
-    assert not world.all["b"].is_in_vain
-
-
 def test_the_store_is_told_when_twice_as_many_wait() -> None:
     world = World(1, "a")
     world.get("a")
@@ -217,19 +179,6 @@ def test_the_store_is_told_when_twice_as_many_wait() -> None:
         world.settle()
         asked.append(world.all["a"].sent)
     assert asked[-1] - asked[0] == 4
-
-
-def test_who_gave_up_gets_nothing_and_the_store_is_told() -> None:
-    world = World(1, "a", "b")
-    place = world.get("a")
-    waiter = world.wait("b")
-    world.settle()
-    world.all["b"].give_up(waiter, world.now)
-    world.settle()
-    world.leave("a", place)
-    world.settle()
-    assert not waiter.place
-    assert world.all["b"].is_over
 
 
 def test_a_lease_counts_from_before_the_ask_and_a_tenth_of_it_is_left_out() -> None:
@@ -291,22 +240,6 @@ def test_who_was_told_that_a_permit_is_lost_is_right_though_a_renewal_comes_in_a
     assert slots.expire(arrived + 1) == [place]
 
 
-def test_no_slot_is_used_after_its_lease() -> None:
-    world = World(1000, "a")
-    world.leave("a", world.get("a"))
-    world.now = int(world.all["a"].held.lease.until)
-    assert world.enter("a") is None
-
-
-def test_a_renewed_lease_holds_its_permits() -> None:
-    world = World(1, "a")
-    place = world.get("a")
-    for _ in range(9):
-        world.now = int(world.all["a"].due) + 1
-        world.settle()
-        assert not place.is_lost(world.now)
-
-
 class Holder:
     def __init__(self, place: Place, told: list[Place]) -> None:
         self._place, self._told = place, told
@@ -328,17 +261,6 @@ def test_what_a_store_has_lost_is_claimed_and_what_there_is_no_room_for_is_lost(
     assert [place.is_lost(world.now) for place in places] == [False, True, True]
     assert set(told) == set(places[1:])
     assert world.table.lent == 4
-
-
-def test_an_answer_for_an_earlier_lease_is_ignored() -> None:
-    world = World(1, "a")
-    slots = world.all["a"]
-    world.get("a")
-    sent, ask = world.now, slots.ask(world.now)
-    world.now += 10 * SECOND
-    slots.expire(world.now)
-    slots.answer(ask, world.lend(ask), sent, world.now)
-    assert slots.held.count == 0
 
 
 def test_a_token_is_larger_than_that_of_every_permit_before_if_there_is_one_slot() -> None:
