@@ -15,8 +15,8 @@ from tests.sync.stage import Clock
 class Backing:
     """Makes the limiter of an application: on buckets in memory, in which no time passes by itself, or on a store."""
 
-    def __init__(self, rules: Iterable[Rule], url: str = "", prefix: str = "") -> None:
-        self.clock, self._all, self._url, self._prefix = Clock(), Rules(rules), url, prefix
+    def __init__(self, rules: Iterable[Rule], url: str = "", prefix: str = "", clock: Clock | None = None) -> None:
+        self.clock, self._all, self._url, self._prefix = clock or Clock(), Rules(rules), url, prefix
         self._store, self._made = MemoryStore(self.clock), list[Any]()
         self.closing = list[Callable[[], Awaitable[None]]]()  # awaited before the end
         self._loop: Any = None

@@ -10,14 +10,11 @@ from flask.views import MethodView
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from batchlimit import RateLimiter
-from batchlimit.batching import FixedBatch
 from batchlimit.integrations.flask import Limits, Rejected
 from batchlimit.integrations.headers import Fields
-from batchlimit.rules import Rule, Rules
-from batchlimit.stores import MemoryStore
+from batchlimit.rules import Rule
+from tests.integrations.backing import Backing
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock
 
 PEER = "127.0.0.1"
 IP = Rule("ip", "2/minute", key="ip:{ip}")
@@ -30,17 +27,15 @@ def who(native: Any) -> dict[str, Any]:
     return {"user": native.headers.get("x-user")}
 
 
-class Limited:
-    """An application with limits, and what is left of a key."""
+class Limited(Backing):
+    """An application with limits."""
 
     def __init__(self, *rules: Rule, **options: Any) -> None:
-        self.clock = Clock()
-        quotas = Rules(rules).quotas
-        self.limiter = RateLimiter(MemoryStore(self.clock), quotas, clock=self.clock, sizer=FixedBatch(1))
+        super().__init__(rules)
         options = {"headers": Fields(secret=b"s", chance=lambda: 1.0), "identify": who, **options}
         self.app = Flask("test")
         self.app.secret_key = "s"
-        self.limits = Limits(self.limiter, rules, **options)
+        self.limits = Limits(self.make(), rules, **options)
 
     def call(self, path: str = "/", method: str = "GET", user: str = "ann", **options: Any) -> Any:
         headers = {"x-user": user, **options.pop("headers", {})}
@@ -49,9 +44,6 @@ class Limited:
 
     def statuses(self, times: int, path: str = "/", **options: Any) -> list[int]:
         return [self.call(path, **options).status_code for _ in range(times)]
-
-    def left(self, key: str) -> int:
-        return self.limiter.peek(key).remaining
 
 
 Make = Callable[..., Limited]
@@ -71,7 +63,7 @@ def limited(without_refresher: None) -> Iterator[Make]:
 
     yield make
     for each in made:
-        each.limiter.close()
+        each.close_of_threads()
 
 
 def fails() -> str:

@@ -10,15 +10,14 @@ from wsgiref.validate import validator
 import pytest
 
 from batchlimit import ConcurrencyLimiter, Queue, RateLimiter
-from batchlimit.batching import FixedBatch
 from batchlimit.integrations.enforcement import Response
 from batchlimit.integrations.headers import Fields
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware, RateLimitMiddleware
 from batchlimit.integrations.wsgi.middleware import WSGIExchange
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules
-from batchlimit.stores import MemoryStore
 from tests.garbage import kept
+from tests.integrations.backing import Backing
 from tests.sync.stage import DEADLINE, Clock, start, together, until
 
 PEER = "192.0.2.1"
@@ -81,21 +80,17 @@ class App:
             self.closed += 1
 
 
-class Limited:
-    """The middleware before an application, and what is left of a key."""
+class Limited(Backing):
+    """The middleware before an application."""
 
     def __init__(self, app: Any, *rules: Rule, clock: Clock | None = None, **options: Any) -> None:
-        self.clock = clock or Clock()
-        quotas = Rules(rules).quotas
-        self.limiter = RateLimiter(MemoryStore(self.clock), quotas, clock=self.clock, sizer=FixedBatch(1))
+        super().__init__(rules, clock=clock)
+        self.limiter = self.make()
         options = {"headers": Fields(secret=b"s", chance=lambda: 1.0), **options}
         self.app = RateLimitMiddleware(app, self.limiter, rules, **options)
 
     def call(self, method: str = "GET", path: str = "/", *, parts: int | None = None, **more: Any) -> Reply:
         return Reply(self.app, request(method, path, **more), parts)
-
-    def left(self, key: str) -> int:
-        return self.limiter.peek(key).remaining
 
 
 def request(method: str = "GET", path: str = "/", **more: Any) -> dict[str, Any]:
@@ -116,7 +111,7 @@ def limited(without_refresher: None) -> Iterator[Callable[..., Limited]]:
 
     yield make
     for each in made:
-        each.limiter.close()
+        each.close_of_threads()
 
 
 Make = Callable[..., Limited]

@@ -82,11 +82,7 @@ _OPENINGS = {**dict.fromkeys(RESPONSES, 0), "websocket.accept": _ACCEPTED, "webs
 
 
 class Exchange:
-    """Adds fields to the start of one response, and knows how it ended.
-
-    A body ends with its last part, and not with the application: that may have tasks to do in the background. It ends
-    when the client leaves too; or, if it `lasts`, when the application has ended, which works on until it notices.
-    """
+    """Adds fields to the start of one response, and tells of its end: with its last part, or when its client leaves."""
 
     __slots__ = (
         "_ended", "_fields", "_has_left", "_headers", "_is_complete", "_is_over", "_lasts", "_receive", "_send",
@@ -102,7 +98,7 @@ class Exchange:
         *,
         lasts: bool = False,
     ) -> None:
-        self._lasts, self._has_left = lasts, False
+        self._lasts, self._has_left = lasts, False  # who left ends it with the application, which works on for a while
         self._receive, self._send, self._fields, self._ended = receive, send, fields, ended
         self._status, self._sent, self.has_started, self._is_complete, self._is_over = 0, 0, False, False, False
         self._headers: Sequence[Header] = ()  # of the response, without our fields

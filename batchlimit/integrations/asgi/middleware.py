@@ -23,7 +23,7 @@ from batchlimit.integrations.asgi.route import LATE_KEY, LIMITS_KEY, RouteLimits
 from batchlimit.integrations.carried import behind
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.enforcement import SHOWN, AsyncEnforcer, Outcome
-from batchlimit.integrations.front import AsyncFront, FrontOptions, is_preflight
+from batchlimit.integrations.front import AsyncFront, WebOptions, is_preflight
 from batchlimit.integrations.headers import Header
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterHome, RulesSource
 from batchlimit.rules import Request, Rule, Rules
@@ -40,17 +40,14 @@ _HELD = "batchlimit.held"
 
 
 class LimitedMessages:
-    """A websocket each of whose received messages is charged; the first that is refused closes it, with code 1008.
-
-    A message whose turn was cancelled while it was charged is not lost: the next call of `receive` returns it.
-    """
+    """A websocket each of whose received messages is charged; the first that is refused closes it, with code 1008."""
 
     __slots__ = ("_closed", "_enforcer", "_receive", "_request", "_send", "_waiting")
 
     def __init__(self, enforcer: AsyncEnforcer, request: Request, receive: Receive, send: Send) -> None:
         self._enforcer, self._request, self._receive, self._send = enforcer, request, receive, send
         self._closed: dict[str, Any] | None = None
-        self._waiting: Message | None = None
+        self._waiting: Message | None = None  # whose turn was cancelled while it was charged: the next call returns it
 
     async def receive(self) -> Message:
         """Receive; a message that is refused is not passed on, and is the last one."""
@@ -189,15 +186,12 @@ class RateLimitMiddleware:
         identify: AsyncIdentify[Scope] | None = None,
         on_rejected: OnRejected | None = None,
         messages: Rules | Iterable[Rule] = (),
-        limit_preflight: bool = False,
         concurrency: "ConcurrencyLimit | None" = None,
-        **options: Unpack[FrontOptions],
+        **options: Unpack[WebOptions],
     ) -> None:
         self.app = app
         self._concurrency = behind(concurrency if options.get("enabled", True) else None, __package__, self)
-        self._front = front = AsyncFront(
-            limiter, rules, identify=identify, messages=messages, limit_preflight=limit_preflight, **options
-        )
+        self._front = front = AsyncFront(limiter, rules, identify=identify, messages=messages, **options)
         self.enforcer = front.enforcer
         self._give_answer = partial(give_answer, on_rejected, self.enforcer.counters)
         self.charges_late = False
