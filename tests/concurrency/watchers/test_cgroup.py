@@ -93,8 +93,3 @@ def test_a_path_may_hold_a_colon(tree: Tree) -> None:
 def test_a_limit_is_a_number_or_none(tree: Tree, text: str, number: int | None) -> None:
     write(tree.root, memory_max=text)
     assert Group(tree.root, 2).number("memory.max") == number
-
-
-def test_a_table_has_a_number_by_name(tree: Tree) -> None:
-    write(tree.root, cpu_stat={"nr_periods": 3, "nr_throttled": 1})
-    assert Group(tree.root, 1).table("cpu.stat") == {"nr_periods": 3, "nr_throttled": 1}

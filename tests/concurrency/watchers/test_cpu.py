@@ -58,26 +58,9 @@ def test_the_time_is_told_in_seconds_whatever_the_version_counts(machine: Machin
     assert watcher.poll() == "cpu throttled in 0.62 of 300 periods, for 123.8 s"
 
 
-def test_the_quota_may_be_that_of_a_group_that_holds_ours(tree: Tree) -> None:
-    pod, web = tree.v2("pod"), tree.v2("pod/web")
-    tree.join("0::/pod/web")
-    stat(pod, 2, 0, 0)
-    stat(web, 2, 0, 0)
-    watcher = ThrottlingWatcher(root=tree.root, proc=tree.proc)
-    watcher.poll()
-    stat(pod, 2, 100, 80, 1.0)
-    stat(web, 2, 100, 0)
-    assert watcher.poll() == "cpu throttled in 0.80 of 100 periods, for 1.0 s"
-
-
 def test_without_the_cpu_controller_there_is_nothing_to_watch(tree: Tree) -> None:
     write(tree.v2("web"), cpu_stat={"usage_usec": 5})
     tree.join("0::/web")
-    with pytest.raises(WatcherUnavailable, match=str(tree.root)):
-        ThrottlingWatcher(root=tree.root, proc=tree.proc)
-
-
-def test_without_control_groups_there_is_nothing_to_watch(tree: Tree) -> None:
     with pytest.raises(WatcherUnavailable, match=str(tree.root)):
         ThrottlingWatcher(root=tree.root, proc=tree.proc)
 

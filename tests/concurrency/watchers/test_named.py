@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from batchlimit.concurrency.watchers import MemoryWatcher, PressureWatcher, ProcessorWatcher, ThrottlingWatcher
-from batchlimit.concurrency.watchers.cgroup import Group, named
 from batchlimit.errors import WatcherUnavailable
 from tests.concurrency.watchers.test_cpu import stat
 from tests.concurrency.watchers.trees import MIB, Tree, write
@@ -92,16 +91,3 @@ def test_a_group_that_is_not_there_is_told(repos: Tree, watcher: Callable[..., A
 def test_a_group_is_named_by_a_text(repos: Tree, watcher: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match="a control group is named by its path"):
         watcher(**options(repos, 7))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("mount", ["memory", "cpu,memory"])
-def test_version_1_has_a_tree_for_each_controller(tree: Tree, mount: str) -> None:
-    group = tree.group(f"{mount}/repos")
-    assert named("repos", "memory", tree.root) == Group(group, 1)
-
-
-def test_on_a_hybrid_machine_version_2_is_beside_the_trees_of_version_1(tree: Tree) -> None:
-    tree.group("memory/web")
-    group = tree.group("unified/repos")
-    assert named("repos", "memory", tree.root) == Group(group, 2)
-    assert named("repos", "", tree.root) == Group(group, 2)

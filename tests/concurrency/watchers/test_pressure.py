@@ -66,15 +66,6 @@ def test_the_share_of_the_time_since_the_last_poll_counts(
     assert watching.poll() == event
 
 
-def test_the_window_is_its_own(tree: Tree, file: Path) -> None:
-    watching = watcher(tree, clock=Clock(100.0, 2.0, 50.0))
-    seen = []
-    for total in (1000.0, 1001.0, 1002.0):
-        tell(file, total)
-        seen.append(watching.poll())
-    assert seen == [None, "pressure cpu some for 0.50 of 2.0 s", None]
-
-
 @pytest.mark.parametrize("resource", ["cpu", "memory", "io"])
 @pytest.mark.parametrize("kind", ["some", "full"])
 def test_each_kind_of_each_resource_has_its_total(tree: Tree, resource: Resource, kind: Kind) -> None:
@@ -98,13 +89,6 @@ def test_our_group_comes_before_the_machine(tree: Tree, file: Path) -> None:
     watching.poll()
     tell(own, 20.0)
     assert watching.poll() is not None
-
-
-def test_on_a_hybrid_machine_our_group_is_in_the_unified_tree(tree: Tree, file: Path) -> None:
-    own = tree.group("unified/web") / "cpu.pressure"
-    tell(own, 0.0, 0.0)
-    tree.join("4:cpu:/web", "0::/web")
-    assert str(own) in repr(watcher(tree))
 
 
 @pytest.mark.parametrize("text", [None, "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"])

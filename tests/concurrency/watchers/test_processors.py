@@ -70,13 +70,6 @@ def test_use_of_the_quota_is_an_event_from_the_threshold_on(scene: Scene, used: 
     assert (watcher.poll() is not None) == is_event
 
 
-def test_the_reason_tells_the_share_and_the_group(scene: Scene) -> None:
-    watcher = scene.watcher()
-    scene.clock.now += 10
-    scene.group.use(19)
-    assert watcher.poll() == f"0.95 of the processors of {scene.group.usage} in use"
-
-
 def test_another_quota_counts_from_the_next_poll_on(scene: Scene) -> None:
     watcher = scene.watcher()
     scene.clock.now += 10

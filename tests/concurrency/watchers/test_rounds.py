@@ -152,11 +152,6 @@ def _no_thread(_thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_a_watcher_that_hangs_holds_up_no_other(hanging: Hanging) -> None:
-    rounds = rounds_of(hanging, Scripted("a", "b"))
-    assert [rounds.poll_once(), rounds.poll_once()] == [("a",), ("b",)]
-
-
 def test_a_poll_that_hangs_is_not_started_a_second_time(hanging: Hanging) -> None:
     rounds = rounds_of(hanging)
     for _ in range(3):
@@ -184,15 +179,6 @@ def test_a_round_ends_as_soon_as_all_polls_have(hanging: Hanging) -> None:
 
     rounds = Rounds([hanging, Scripted("a")], print, wait=wait)
     assert rounds.poll_once() == ("hanging no more", "a")
-
-
-def test_only_the_round_that_started_a_poll_waits_for_it(hanging: Hanging) -> None:
-    hours = Hours()
-    rounds = hours.rounds = Rounds([hanging], print, every=30.0, clock=hours, wait=hours.wait)
-    rounds.poll_once()
-    assert hours.waits == [30.0]
-    rounds.poll_once()
-    assert hours.waits == [30.0]
 
 
 def test_five_timeouts_in_a_row_are_one_event_and_the_count_starts_anew(hanging: Hanging) -> None:
@@ -243,12 +229,6 @@ def test_a_poll_that_ends_in_time_ends_the_row_of_timeouts(answer: str | Excepti
     moody.let_go.set()
 
 
-def test_each_round_is_told_and_the_first_is_at_the_start() -> None:
-    told = Told()
-    with begun(Scripted("a", None, "b"), tell=told, every=60.0):
-        assert told.first(1) == [("a",)]
-
-
 def test_rounds_begin_a_period_apart_and_at_once_where_one_took_longer() -> None:
     now = [0.0]
     began: list[float] = []
@@ -296,14 +276,6 @@ def test_starting_twice_starts_one_thread() -> None:
         rounds.start()
         assert sum(thread.name == "batchlimit-watchers" for thread in threading.enumerate()) == 1
     assert not alive("batchlimit-watchers")
-
-
-def test_stopping_ends_the_sleep_between_rounds() -> None:
-    told = Told()
-    with begun(Scripted(), tell=told, every=1e9) as rounds:
-        told.first(1)
-        rounds.stop(60)
-        assert not alive("batchlimit-watchers")
 
 
 def test_stopping_does_not_wait_for_a_poll_that_hangs_and_nothing_is_told() -> None:
