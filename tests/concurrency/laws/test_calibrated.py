@@ -25,11 +25,6 @@ def test_each_period_is_one_step(periods: list[list[str]], limits: list[int]) ->
     assert law.limit == limits[-1]
 
 
-@pytest.mark.parametrize(("factor", "limit"), [(0.75, 74), (0.999, 98), (0.01, 5)])
-def test_what_a_factor_leaves_is_rounded_down(factor: float, limit: int) -> None:
-    assert Gitaly(initial=99, factor=factor).calibrate(["cpu"], 0) == limit
-
-
 def test_calls_do_not_move_it() -> None:
     law = Gitaly()
     assert [law.update(each) for each in (sample(), drop(), sample(10_000))] == [15, 15, 15]

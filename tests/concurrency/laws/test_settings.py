@@ -20,9 +20,7 @@ from batchlimit.concurrency.laws import (
     Tumbling,
     Vegas,
     Windowed,
-    log10,
     p95,
-    square_root,
 )
 
 
@@ -181,23 +179,3 @@ def test_the_ends_of_the_ranges_are_allowed() -> None:
     windowed(min_window=0.1, max_window=0.1, min_rtt=0)
     periodic(every=1e-9, last=1, statistic=p95)
     percentile(part=1e-9, capacity=1)
-
-
-def test_a_timeout_of_more_than_104_days_is_refused() -> None:
-    with pytest.raises(ValueError, match="timeout must be from 1e-09 to 9007199 seconds, not 9007200"):
-        AIMD(timeout=9_007_200)
-
-
-@pytest.mark.parametrize(
-    ("limit", "logarithm"),
-    [(0, 1), (1, 1), (10, 1), (99, 1), (100, 2), (999, 2), (1000, 3), (9999, 3), (10000, 4), (2**31 - 1, 9)],
-)
-def test_a_logarithm_is_rounded_down_and_at_least_one(limit: int, logarithm: int) -> None:
-    assert log10(limit) == logarithm
-
-
-@pytest.mark.parametrize(
-    ("limit", "root"), [(0, 4), (1, 4), (24, 4), (25, 5), (35, 5), (36, 6), (999, 31), (1000, 31), (2500, 50)]
-)
-def test_a_root_is_rounded_down_and_at_least_four(limit: int, root: int) -> None:
-    assert square_root(limit) == root

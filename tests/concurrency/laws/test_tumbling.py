@@ -23,14 +23,6 @@ def test_every_so_many_calls_are_one_sample() -> None:
     assert law.told[0].start_ns == round(2.8 * SECOND)
 
 
-def test_a_window_has_the_most_in_flight_and_any_drop_of_its_own_calls_alone() -> None:
-    law = Listener()
-    tumbling = Tumbling(law, calls=2)
-    for each in (call(1, in_flight=7), call(2, in_flight=3, dropped=True), call(3), call(4, in_flight=2)):
-        tumbling.update(each)
-    assert [(each.in_flight, each.dropped) for each in law.told] == [(7, True), (2, False)]
-
-
 @pytest.mark.parametrize(
     ("every", "ends", "decisions"),
     [

@@ -2,7 +2,6 @@ import pytest
 
 from batchlimit.concurrency.law import Sample
 from batchlimit.concurrency.laws import AIMD, AverageWindow, PercentileWindow, Window, Windowed
-from batchlimit.concurrency.laws.windowed import percentile
 from tests.concurrency.laws.world import MS, Listener, drop, sample
 
 
@@ -31,18 +30,6 @@ def test_a_percentile_window_takes_the_nearest_rank(part: float, rtt: int) -> No
     window = filled(PercentileWindow(part, 10), samples)
     assert window.take() == (3, 1, rtt, 9, True)
     assert filled(window, [Sample(0, 7, 2)]).take() == (1, 7, 7, 2, False)
-
-
-@pytest.mark.parametrize(
-    ("part", "rank"), [(0.5, 5), (0.25, 3), (0.95, 10), (0.94, 9), (0.05, 1), (0.01, 1), (0.15, 2)]
-)
-def test_of_ten_the_rank_is_rounded_halves_up_and_is_one_of_them(part: float, rank: int) -> None:
-    assert percentile(range(10, 0, -1), part) == rank
-
-
-def test_a_full_percentile_window_hears_of_nothing_more() -> None:
-    window = filled(PercentileWindow(0.9, 2), [Sample(0, 3, 1), Sample(0, 4, 2), Sample(0, 1, 9, True)])
-    assert window.take() == (2, 3, 4, 2, False)
 
 
 @pytest.mark.parametrize(
