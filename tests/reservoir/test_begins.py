@@ -49,17 +49,6 @@ def test_a_grant_begins_from_the_ask_where_this_instance_had_the_whole_burst(
     assert isinstance(entry.step(waiter, begins + TICK), Admit)
 
 
-def test_a_grant_of_a_repeated_ask_fills_no_bucket() -> None:
-    """It was made before its quota was lowered, perhaps, and others have tokens still."""
-    entry = Entry(ONE)
-    waiter = entry.join(1)
-    entry.reservoir.failed(entry.fetch(waiter), None, 0.001)
-    entry.grant(entry.fetch(waiter, 0.002), 0.004, 1, lease=0.1, level=0)
-    waiter = entry.join(1)
-    entry.grant(entry.fetch(waiter, 0.006), 0.010, 1, starts_in=0.01, level=-1)
-    assert entry.step(waiter, 0.010) == Wait(about(FROM_THE_ANSWER - 0.010))
-
-
 def test_what_was_returned_in_between_fills_the_bucket_no_more() -> None:
     entry = Entry(ONE)
     gone = entry.join(1)
@@ -99,10 +88,3 @@ def test_tokens_that_are_kept_fill_no_bucket_by_a_quota_that_was_lowered() -> No
     waiter = entry.join(1)
     entry.grant(entry.fetch(waiter, 0.015), 0.019, 1, starts_in=0.01, level=-1, version=2, quota=ONE)
     assert entry.step(waiter, 0.019) == Wait(about(0.010))
-
-
-def test_a_grant_may_begin_a_round_trip_later_where_it_is_spent_from_the_ask_on() -> None:
-    """The bucket is paid back that much later, and would refuse an ask that overtook the one before."""
-    entry = Entry(ONE)
-    entry.grant(entry.fetch(entry.join(1)), 0.004, 1, lease=0.1, level=0)
-    assert entry.fetch(entry.join(1), 0.006).ask.max_wait == about(0.010 + 0.004)

@@ -78,10 +78,6 @@ def test_tokens_fit_when_they_flowed_in_and_leased_ones_made_room(tokens: int, a
         assert (found.has(tokens, HUNDRED, at - 1e-6), found.has(tokens, HUNDRED, at + 1e-6)) == (False, True)
 
 
-def test_the_very_instant_at_which_tokens_are_there_is_soon_enough() -> None:
-    assert view(level=30).has(30, HUNDRED, 0.0)
-
-
 def test_levels_of_another_quota_are_told_as_far_as_there_are_bandwidths() -> None:
     found = view(2, TWO, level=10, levels=(30.0, 10.0))
     assert found.levels(HUNDRED, 2, 0.0) == [32.0]

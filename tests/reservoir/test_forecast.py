@@ -28,18 +28,6 @@ def test_a_call_is_admitted_by_what_is_leased_and_else_the_store_knows(
     assert Entry(tokens=2).reservoir.forecast.prospect(cost, at) is prospect
 
 
-def test_a_call_is_refused_while_the_bucket_is_short() -> None:
-    entry = Entry()
-    entry.refuse(entry.fetch(entry.join(1, 0.1)))
-    assert [entry.reservoir.forecast.prospect(1, at) for at in (0.0, 0.6)] == [Prospect.REFUSED, Prospect.UNKNOWN]
-
-
-def test_of_a_bucket_that_owes_nothing_remains() -> None:
-    entry = Entry()
-    entry.grant(entry.fetch(entry.join(1, 0.1)), level=-3, retry_after=0.5)
-    assert entry.reservoir.forecast.remaining(0.0) == 0
-
-
 def test_the_store_is_asked_last_of_all() -> None:
     """A call at several keys goes through them in this order."""
     assert sorted(Prospect) == [Prospect.REFUSED, Prospect.ADMITTED, Prospect.UNKNOWN]
@@ -53,12 +41,6 @@ def test_who_waits_is_hopeless_where_the_bucket_is_short_until_after_its_deadlin
     entry = Entry(Quota(1.0, 1))
     entry.refuse(entry.fetch(entry.join(1)), retry_after=1.0)
     assert entry.reservoir.forecast.is_hopeless(entry.join(1, deadline), 0.0) is is_hopeless
-
-
-def test_nobody_is_hopeless_where_the_bucket_was_not_short() -> None:
-    """Others may have given back what they had: its last level says nothing."""
-    entry = Entry(Quota(1.0, 1), tokens=0)
-    assert not entry.reservoir.forecast.is_hopeless(entry.join(1, 0.25), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +184,6 @@ def test_a_look_tells_whether_one_fits_and_when_all_is_back(
 
 def test_where_only_whole_tokens_are_known_all_is_back_when_one_more_is_there_by_the_time_that_is_told() -> None:
     assert decision(HUNDRED, 7, 0.005, "denied").reset_after == about(0.005 + 0.92)
-
-
-def test_a_look_at_a_rate_of_zero_tells_when_that_ends() -> None:
-    assert outlook(Quota(0), 0, 0, denied_for=5.0).retry_after == 5.0
 
 
 def test_a_debt_is_charged_before_a_look_counts_what_is_there() -> None:

@@ -5,7 +5,7 @@ import pytest
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.waiter import Admit, Fetch, Wait, Waiter
 from tests.reservoir.entry import PATIENT, Entry
-from tests.reservoir.world import Waking, about
+from tests.reservoir.world import Waking
 
 ONE = Quota(1.0, 1)
 
@@ -39,34 +39,6 @@ def test_who_was_served_and_leaves_too_late_lets_the_next_ask() -> None:
     entry.reservoir.leave(served, 2.0)
     assert following in entry.reservoir.to_wake()
     assert entry.fetch(following, 2.0).ask.held == 0
-
-
-def test_who_was_served_and_wakes_too_late_asks_again_in_its_place() -> None:
-    entry, served, following = served_and_next()
-    assert entry.step(following) == Wait(None)
-    assert isinstance(entry.step(served, 2.0), Fetch)
-    assert entry.step(following, 2.0) == Wait(None)
-    assert not entry.reservoir.state.is_held_up
-
-
-def test_who_waits_for_others_to_confirm_waits_no_longer_than_its_deadline() -> None:
-    entry = Entry(ONE)
-    served, hurried = prompt(), Waiter(1, 0.5, Waking())
-    entry.reservoir.admission.join(served)
-    entry.grant(entry.fetch(served), 0.0, 1)
-    entry.reservoir.admission.join(hurried)
-    assert entry.step(hurried, 0.2) == Wait(about(0.3))
-
-
-def test_who_comes_alone_waits_for_others_to_confirm_as_well() -> None:
-    entry = Entry(ONE)
-    served, alone = prompt(), prompt()
-    entry.reservoir.admission.join(served)
-    entry.grant(entry.fetch(served), 0.0, 1)
-    entry.reservoir.admission.join(alone)
-    assert entry.step(alone) == Wait(None)
-    entry.reservoir.admission.confirm(served)
-    assert entry.fetch(alone).ask.held == 0
 
 
 @pytest.mark.parametrize(("burst", "held_up"), [(1, True), (15, True), (16, False), (1000, False)])

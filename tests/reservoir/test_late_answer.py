@@ -131,12 +131,3 @@ STORIES: dict[str, tuple[float, list[Scene]]] = {
 def test_a_late_answer(deadline: float, scenes: list[Scene]) -> None:
     story = Story(deadline)
     assert [story.play(at, event) for at, event, _ in scenes] == [expected for *_, expected in scenes]
-
-
-@pytest.mark.parametrize("at", [0.05, 0.2])
-def test_the_callers_behind_the_first_in_line_let_it_ask(at: float) -> None:
-    entry = Entry()
-    line = [entry.join(1) for _ in range(3)]
-    entry.reservoir.failed(entry.fetch(line[0]), LATE, 0.01)
-    assert [entry.step(waiter, 0.02) for waiter in line[1:]] == [Wait(None)] * 2
-    assert entry.fetch(line[0], at).ask.queued == 3

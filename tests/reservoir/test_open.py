@@ -13,7 +13,7 @@ from batchlimit.quota.overrides.override import Override
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import LEASE
 from batchlimit.reservoir.sizing import FixedBatch
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse
+from batchlimit.reservoir.waiter import Admit, Fetch
 from tests.reservoir.entry import HUNDRED
 from tests.reservoir.ruled import NOTHING, Ruled
 from tests.reservoir.world import figures
@@ -49,13 +49,6 @@ def test_everybody_is_admitted_and_the_bucket_is_not_asked(quota: Quota) -> None
     assert figures(caller.reservoir).fallback == 0
 
 
-def test_who_comes_next_is_a_hit_and_the_hits_of_half_a_second_need_no_step() -> None:
-    caller = opened()
-    caller.step(caller.join(1), 0.0)
-    assert caller.reservoir.tokens.take(1) == 0.5
-    assert next(caller.reservoir.tokens.lock_free) == 0.5
-
-
 @pytest.mark.parametrize(("owed", "demand"), [(0, 4.0), (1000, 404.0)])
 def test_each_such_grant_pays_what_is_owed_and_lasts_for_half_a_second_and_a_burst(owed: int, demand: float) -> None:
     caller = Ruled()
@@ -70,19 +63,6 @@ def test_each_such_grant_is_a_reason_to_look_at_the_overrides() -> None:
     caller.step(caller.join(1), 0.0)
     caller.step(caller.join(1), LEASE)
     assert caller.rules.heard == [UNTOLD, UNTOLD]
-
-
-def test_who_waits_and_who_was_refused_from_memory_is_admitted() -> None:
-    caller = Ruled()
-    leader, other = caller.join(70), caller.join(80)
-    caller.refuse(caller.fetch(leader))
-    caller.reservoir.to_wake()
-    assert caller.reservoir.tokens.denied_until == -math.inf or not isinstance(caller.step(caller.join(1)), Admit)
-    open_up(caller, 0.1)
-    assert caller.reservoir.tokens.denied_until == -math.inf
-    assert not caller.reservoir.forecast.denies(1, 0.1)
-    assert isinstance(caller.step(leader, 0.1), Admit)
-    assert isinstance(other.verdict, Admit)
 
 
 def test_leased_tokens_go_back_whole_and_none_are_fetched_ahead() -> None:
@@ -101,18 +81,6 @@ def test_leased_tokens_go_back_though_it_ended_before_anybody_came() -> None:
     caller = opened(tokens=60)
     close(caller)
     assert caller.tend(0.0).ask.back == 60
-
-
-def test_an_answer_that_was_under_way_is_not_obeyed_and_its_tokens_go_back() -> None:
-    caller = Ruled()
-    leader = caller.join(1)
-    fetch = caller.fetch(leader)
-    open_up(caller)
-    assert isinstance(caller.step(leader, 0.1), Admit)
-    caller.grant(fetch, 0.2, tokens=50)
-    assert isinstance(caller.step(caller.join(100), 0.2), Admit)
-    close(caller, 0.3)
-    assert caller.held == 0, "what was granted became part of what was admitted freely"
 
 
 def test_what_an_answer_under_way_brings_goes_back_at_once() -> None:
@@ -169,22 +137,6 @@ def test_a_minute_later_a_refund_is_of_what_the_bucket_gave() -> None:
     back = caller.refund(2, 60.2)
     assert back is not None
     assert back.refund == 2
-
-
-def test_a_cost_that_the_code_never_admits_stays_a_mistake() -> None:
-    caller = opened()
-    assert isinstance(caller.step(caller.join(101)), Fail)
-    close(caller)
-    assert not isinstance(caller.step(caller.join(100)), Admit | Refuse)
-
-
-def test_what_was_used_beyond_an_estimate_holds_nobody_up() -> None:
-    caller = Ruled()
-    caller.reservoir.lifecycle.debit(1_000, 0.0)
-    open_up(caller)
-    for cost in (1, 100):
-        assert isinstance(caller.step(caller.join(cost)), Admit)
-    assert figures(caller.reservoir).owed == 0
 
 
 def test_a_look_at_such_a_key_says_that_it_admits_all_of_the_burst_at_once() -> None:

@@ -1,15 +1,12 @@
 """Tokens that were used but not admitted are paid as tokens come, in their turn, and nobody waits for that."""
 
-import math
-
 import pytest
 
 from batchlimit.base.waiting import NO_WAIT
-from batchlimit.errors import BucketUnavailable
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Refuse, Waiter
 from tests.reservoir.entry import Entry
-from tests.reservoir.world import KeyFigures, Waking, about, figures, made
+from tests.reservoir.world import Waking, about, figures
 
 
 def debtor(tokens: int, owed: int = 0, *, burst: int = 100) -> Entry:
@@ -35,14 +32,6 @@ def test_what_is_here_pays_at_once() -> None:
     assert (owed(entry), entry.reservoir.tokens.available) == (0, 6)
     assert figures(entry.reservoir).admitted == 5
     assert entry.reservoir.lifecycle.due() > 0.0
-
-
-def test_part_of_it_is_paid_and_the_rest_is_asked_for() -> None:
-    entry = debtor(10, 25)
-    assert (owed(entry), entry.reservoir.tokens.available) == (15, 0)
-    assert entry.reservoir.lifecycle.due() <= 0.0
-    ask = entry.tend(0.0).ask
-    assert (ask.need, ask.queued, ask.held) == (1, 15, 0)
 
 
 def test_it_is_paid_bit_by_bit() -> None:
@@ -140,24 +129,6 @@ def test_what_is_owed_delays_who_is_refused(owed: int, cost: int, round_trip: fl
     assert entry.reservoir.state.overdraft.delay(cost, quota, view) == about(seconds)
 
 
-def test_a_failing_store_forgives_no_debt_and_is_left_alone_a_while() -> None:
-    entry = debtor(0, 5)
-    entry.reservoir.failed(entry.tend(0.0), ConnectionError("away"), 0.0)
-    assert owed(entry) == 5
-    assert 0.0 < entry.reservoir.lifecycle.due() <= 0.1
-    assert entry.tend(0.1).repeated
-
-
-def test_a_caller_behind_a_debt_asks_for_both_and_hears_of_a_failure() -> None:
-    entry = debtor(0, 5)
-    caller = entry.join(2)
-    assert entry.reservoir.lifecycle.due() == math.inf, "the caller is awake, and looks after the debt"
-    fetch = entry.fetch(caller)
-    entry.reservoir.failed(fetch, BucketUnavailable("away"), 0.0)
-    assert isinstance(caller.verdict, Fail)
-    assert owed(entry) == 5
-
-
 def test_a_debt_is_no_caller_that_waits() -> None:
     entry = debtor(0, 5)
     assert figures(entry.reservoir).waiting == 0
@@ -170,16 +141,6 @@ def test_a_smaller_quota_changes_what_stands_in_line_and_not_what_is_owed() -> N
     entry.reservoir.admission.obey(Quota(10.0, 20))
     assert owed(entry) == 90
     assert entry.tend(0.0).ask.queued == 20
-
-
-def test_what_is_owed_keeps_the_key_in_memory_until_it_is_paid() -> None:
-    entry = debtor(0, 5)
-    fetch = entry.tend(1000.0)
-    assert not entry.reservoir.state.is_retired
-    grant(entry, fetch, 5, 1000.0)
-    for at in (1001.0, 2000.0):  # the first look finds that it was used
-        assert entry.reservoir.lifecycle.tend(at) is None
-    assert entry.reservoir.state.is_retired
 
 
 def test_a_closed_reservoir_owes_nothing() -> None:
@@ -199,20 +160,3 @@ def test_the_end_pays_what_the_bucket_has_now_and_no_more() -> None:
     assert (owed(entry), figures(entry.reservoir).admitted) == (18, 1 + 12)
     assert entry.reservoir.lifecycle.drain() is None
     assert owed(entry) == 0
-
-
-def test_who_owes_nothing_asks_no_more() -> None:
-    entry = debtor(5)
-    entry.reservoir.lifecycle.close(ConnectionError("closed"), Waiter(0, NO_WAIT, Waking()))
-    assert entry.reservoir.lifecycle.last_ask(0.0) is None
-
-
-def test_what_is_owed_is_in_the_figures() -> None:
-    entry = debtor(0, 250, burst=100)
-    assert figures(entry.reservoir).owed == 250
-
-
-def test_a_rate_of_zero_owes_nothing() -> None:
-    reservoir = made(Quota(0))
-    reservoir.lifecycle.debit(5, 0.0)
-    assert figures(reservoir) == KeyFigures()

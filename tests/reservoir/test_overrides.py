@@ -42,21 +42,6 @@ def test_tokens_leased_before_a_lower_limit_go_back_with_the_next_request_which_
     assert caller.reservoir.lifecycle.due() > 0.6, "it is done once"
 
 
-def test_tokens_that_nobody_spent_from_go_back_whole() -> None:
-    caller = Ruled(tokens=60)
-    caller.obey(LOW)
-    assert caller.tend(0.5).ask.back == 60
-
-
-def test_an_override_of_the_weight_is_in_the_next_request_and_ends() -> None:
-    caller = Ruled()
-    for override, weight in ((Override("key", None, weight=7), 7), (Override("key", LOW), 1)):
-        caller.learn(override, revision=weight)
-        fetch = caller.fetch(caller.join(1))
-        assert fetch.ask.weight == weight
-        caller.grant(fetch, tokens=1)
-
-
 def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_ends() -> None:
     caller = Ruled()
     caller.learn(Override("key", None, on_failure=FailurePolicy.open()))
@@ -69,15 +54,6 @@ def test_an_override_of_the_failure_policy_holds_while_the_store_is_away_and_end
     waiter = caller.join(1, NO_WAIT)
     caller.reservoir.failed(caller.fetch(waiter, 5.0), DEAD, 5.0)
     assert isinstance(waiter.verdict, Fail)
-
-
-def test_a_request_that_is_in_flight_answers_for_the_old_limit_and_its_tokens_go_back() -> None:
-    caller = Ruled()
-    fetch = caller.fetch(caller.join(1))
-    caller.obey(LOW)
-    caller.grant(fetch, 0.1, tokens=50)
-    assert caller.reservoir.state.quota == LOW
-    assert caller.reservoir.lifecycle.due() <= 0.1
 
 
 def test_after_a_rate_of_zero_a_grant_begins_as_any_other() -> None:
@@ -102,14 +78,6 @@ def test_a_raised_limit_undoes_what_was_refused_from_memory() -> None:
     caller.reservoir.to_wake()
     assert not caller.reservoir.forecast.denied_for(1, 0.1)
     assert caller.reservoir.tokens.denied_until <= 0.1
-
-
-def test_an_answer_to_an_older_limit_refuses_nobody_from_memory() -> None:
-    caller = Ruled()
-    fetch = caller.fetch(caller.join(1, NO_WAIT))
-    caller.obey(HIGH)
-    caller.refuse(fetch, 0.1)
-    assert not caller.reservoir.forecast.denied_for(1, 0.1)
 
 
 def test_a_limit_of_nothing_lets_all_tokens_go_and_refuses_without_asking() -> None:
@@ -155,15 +123,6 @@ def test_tokens_that_arrive_after_a_limit_of_nothing_was_set_are_not_spent() -> 
     assert caller.held == 0
 
 
-def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
-    caller = Ruled(rules=Rules(Override("key", NOTHING)))
-    waiter = caller.join(1)
-    assert isinstance(caller.step(waiter), Refuse)
-    caller.learn(revision=8)
-    fetch = caller.fetch(caller.join(1))
-    assert (fetch.quota, caller.reservoir.tokens.denied_until) == (HUNDRED, -math.inf)
-
-
 def test_who_waits_for_more_than_a_lower_limit_ever_has_is_told() -> None:
     caller = Ruled()
     leader, big, small = caller.join(1), caller.join(40), caller.join(3)
@@ -184,3 +143,12 @@ def test_a_revision_that_says_the_same_for_this_key_disturbs_nothing_but_is_its_
     caller.obey(LOW, revision)
     assert (caller.held, caller.reservoir.lifecycle.due()) == (3, due)
     assert caller.fetch(caller.join(5)).ask.rules == caller.rules.in_force.edition
+
+
+def test_after_a_limit_of_nothing_the_bucket_is_asked_again() -> None:
+    caller = Ruled(rules=Rules(Override("key", NOTHING)))
+    waiter = caller.join(1)
+    assert isinstance(caller.step(waiter), Refuse)
+    caller.learn(revision=8)
+    fetch = caller.fetch(caller.join(1))
+    assert (fetch.quota, caller.reservoir.tokens.denied_until) == (HUNDRED, -math.inf)

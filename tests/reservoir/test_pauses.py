@@ -95,14 +95,6 @@ def test_a_pause_uses_no_key() -> None:
     assert entry.reservoir.state.used == 0.5, "what was spent before was spent by then"
 
 
-def test_a_rate_of_zero_is_neither_paused_nor_resumed() -> None:
-    entry = Entry(Quota(0))
-    before = entry.reservoir.state.denials
-    assert entry.reservoir.lifecycle.pause(5.0, 0.5, waiter()) is None
-    entry.reservoir.lifecycle.resume()
-    assert entry.reservoir.state.denials is before
-
-
 @pytest.mark.parametrize(("level", "until"), [(-15, LONG_AGO), (-16, 0.1 + 1.6), (0, LONG_AGO)])
 def test_a_bucket_that_owes_more_than_is_granted_ahead_is_paused(level: int, until: float) -> None:
     """One second ahead, and a round trip."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.wait_queue import WaitQueue
-from batchlimit.reservoir.waiter import NOBODY, Admit, Fetch, Refuse, Wait, Waiter
+from batchlimit.reservoir.waiter import NOBODY, Admit, Refuse, Waiter
 from tests.depth import depth
 from tests.reservoir.entry import Entry
 from tests.reservoir.world import Waking
@@ -38,14 +38,6 @@ def of(priority: int, waiters: Iterable[Waiter]) -> list[Waiter]:
     return [each for each in waiters if each.priority == priority]
 
 
-def test_an_urgent_caller_passes_all_that_are_not() -> None:
-    queue = WaitQueue()
-    joined(queue, 1000, 1)
-    (urgent,) = joined(queue, 1, URGENT)
-    assert queue.leader is queue.first is urgent
-    assert queue.highest_priority == URGENT
-
-
 def test_tokens_are_shared_by_priority_while_all_wait() -> None:
     queue = WaitQueue()
     batch, urgent = joined(queue, 300, 1), joined(queue, 300, URGENT)
@@ -69,24 +61,6 @@ def test_lines_take_turns_by_their_priorities_and_costs(lines: list[tuple[int, i
     for priority, cost in lines:
         joined(queue, 9, priority, cost)
     assert [each.priority for each in serve(queue, 9)] == turns
-
-
-def test_a_cost_counts_by_its_tokens() -> None:
-    queue = WaitQueue()
-    joined(queue, 300, 1)
-    joined(queue, 300, URGENT, cost=10)
-    assert len(of(1, serve(queue, 110))) in (54, 55, 56)
-
-
-def test_one_urgent_caller_at_a_time_leaves_the_others_their_part() -> None:
-    queue = WaitQueue()
-    joined(queue, 100, 1)
-    served: list[Waiter] = []
-    for _ in range(110):
-        if not of(URGENT, queue):
-            joined(queue, 1, URGENT)
-        served += serve(queue, 1)
-    assert len(of(1, served)) in (9, 10, 11)
 
 
 def test_callers_that_left_unserved_cost_nobody_behind_them_a_turn() -> None:
@@ -117,15 +91,6 @@ def test_who_comes_alone_after_many_urgent_ones_has_no_turn_saved_up() -> None:
     assert one not in serve(queue, 5)
 
 
-def test_a_caller_that_was_served_in_vain_returns_to_its_place_in_its_line() -> None:
-    queue = WaitQueue()
-    joined(queue, 50, 1)
-    first, *_ = joined(queue, 50, URGENT)
-    serve(queue, 3)
-    queue.join(first)
-    assert of(URGENT, serve(queue, 2))[0] is first
-
-
 def test_a_debt_is_paid_before_those_of_its_line_that_came_later() -> None:
     queue = WaitQueue()
     (before,), debt = joined(queue, 1, 1), Waiter(3, math.inf, NOBODY)
@@ -152,39 +117,6 @@ def test_who_is_late_is_found_in_each_line() -> None:
     hurried = Waiter(1, 2.0, Waking(), priority=URGENT)
     entry.reservoir.admission.join(hurried)
     assert not isinstance(entry.step(hurried, 0.1), Refuse), "two callers of priority 1 do not hold it up"
-
-
-@pytest.mark.parametrize(("priorities", "weight"), [([1], 1), ([1, URGENT], URGENT), ([1, 2], 2)])
-def test_an_ask_weighs_as_much_as_the_most_urgent_that_waits(priorities: list[int], weight: int) -> None:
-    entry = Entry()
-    waiters = [Waiter(1, math.inf, Waking(), priority=each) for each in priorities]
-    for each in waiters:
-        entry.reservoir.admission.join(each)
-    asks = [step.ask for each in waiters if isinstance(step := entry.step(each), Fetch)]
-    assert [each.weight for each in asks] == [weight]
-
-
-@pytest.mark.parametrize(("priority", "step"), [(1, Wait), (2, Fetch), (URGENT, Fetch)])
-def test_urgent_callers_ask_on_after_a_part_of_what_they_need(priority: int, step: type) -> None:
-    entry = Entry()
-    first, second = [Waiter(1, math.inf, Waking(), priority=priority) for _ in range(2)]
-    for each in (first, second):
-        entry.reservoir.admission.join(each)
-    entry.grant(entry.fetch(first), tokens=1, level=0)
-    assert isinstance(first.verdict, Admit)
-    assert isinstance(entry.step(second), step)
-
-
-@pytest.mark.parametrize(
-    ("before", "then", "step"), [(1, 1, Wait), (1, URGENT, Fetch), (URGENT, URGENT, Wait), (3, URGENT, Fetch)]
-)
-def test_who_is_more_urgent_than_those_who_were_refused_asks_at_once(before: int, then: int, step: type) -> None:
-    entry = Entry()
-    waiters = [Waiter(1, math.inf, Waking(), priority=each) for each in (before, then)]
-    entry.reservoir.admission.join(waiters[0])
-    entry.refuse(entry.fetch(waiters[0]), retry_after=0.4)
-    entry.reservoir.admission.join(waiters[1])
-    assert isinstance(entry.step(waiters[1], 0.1), step)
 
 
 STEPS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 7]), st.integers(1, 5), st.integers(0, 50)), max_size=80)

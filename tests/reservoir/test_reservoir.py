@@ -12,15 +12,9 @@ from batchlimit.reservoir.denial_cache import DenialCache
 from batchlimit.reservoir.sizing import BatchSizer, FixedBatch, Usage
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, WAITERS_ONLY, Entry
-from tests.reservoir.world import KeyFigures, Waking, about, figures
+from tests.reservoir.world import Waking, about, figures
 
 # One fetch speaks for all
-
-
-def test_a_fetch_asks_for_what_the_sizer_wants_beyond_what_is_here() -> None:
-    entry = Entry(tokens=30, sizer=FixedBatch(70))
-    fetch = entry.fetch(entry.join(40))
-    assert (fetch.ask.need, fetch.ask.queued, fetch.ask.want, fetch.ask.held) == (10, 10, 40, 30)
 
 
 class Recording:
@@ -154,14 +148,6 @@ def test_callers_who_wake_too_late_together_keep_their_order() -> None:
     assert (first.verdict, second.verdict) == (Admit(2.0), None)
 
 
-def test_a_grant_that_begins_later_is_spent_from_then_on() -> None:
-    entry = Entry()
-    waiter = entry.join(5)
-    entry.grant(entry.fetch(waiter), 0.1, 5, starts_in=0.5, lease=1.0, level=-5)
-    for at, step in [(0.1, Wait(about(0.5))), (0.5, Wait(about(0.1))), (0.61, Admit(1.5))]:
-        assert (at, entry.step(waiter, at)) == (at, step)
-
-
 def test_who_is_first_after_one_that_was_served_by_what_began_is_woken() -> None:
     entry = Entry()
     first, second = entry.join(5), entry.join(5)
@@ -180,22 +166,6 @@ def test_what_is_to_come_is_waited_for_and_not_asked_for_again() -> None:
     entry.refund(1)
     assert entry.step(waiter, 0.7) == Wait(about(0.2))
     assert isinstance(entry.step(waiter, 0.91), Admit)
-
-
-def test_who_does_not_wait_does_not_wait_for_what_is_to_come_either() -> None:
-    entry = Entry()
-    gone, hasty = entry.join(5), entry.join(5, NO_WAIT)
-    entry.grant(entry.fetch(gone), 0.0, 5, starts_in=0.9, lease=0.1, level=-5)
-    entry.reservoir.leave(gone, 0.0)
-    entry.refund(1)
-    assert isinstance(entry.step(hasty, 0.1), Refuse)
-
-
-def test_what_never_fits_is_sent_away_though_it_fitted_when_it_came() -> None:
-    entry = Entry()
-    entry.grant(entry.fetch(entry.join(1)), 0.1, 1, quota=Quota(100.0, 10), version=2)
-    waiter = entry.join(50)
-    assert entry.step(waiter, 0.2) == Refuse(math.inf)
 
 
 # Leaving
@@ -277,16 +247,6 @@ def test_it_goes_back_though_two_others_asked_before_its_caller_left() -> None:
     assert entry.reservoir.lifecycle.tend(0.3) == GiveBack("a", 4, tokens=0, refund=1)
 
 
-def test_what_finds_no_room_beside_the_tokens_of_a_grant_before_goes_back_too() -> None:
-    """The lease is of three tokens, and somebody else holds one that the bucket counts as spent."""
-    entry = Entry(Quota(1.0, 5))
-    entry.grant(entry.fetch(entry.join(1, tentative=True)), tokens=1, epoch=7, level=4)
-    gone = entry.join(3, tentative=True)
-    entry.grant(entry.fetch(gone), tokens=3, kept=0, epoch=7, level=1)
-    entry.reservoir.leave(gone, 0.1)
-    assert (entry.held, entry.reservoir.requests.refunds) == (2, 1)
-
-
 def counted_as_spent(sizer: BatchSizer = WAITERS_ONLY) -> Entry:
     """Two tokens are left of what a small bucket granted: too few for who came second."""
     entry = Entry(Quota(1.0, 5), sizer=sizer)
@@ -294,11 +254,6 @@ def counted_as_spent(sizer: BatchSizer = WAITERS_ONLY) -> Entry:
     entry.grant(entry.fetch(first), tokens=4, epoch=7, level=0)
     assert (type(first.verdict), type(second.verdict), entry.held) == (Admit, Refuse, 2)
     return entry
-
-
-def test_tokens_that_the_bucket_may_count_as_spent_go_back_as_unspent() -> None:
-    """It takes them for so long as no other answer followed; as a refund it would take them after their lease too."""
-    assert counted_as_spent().reservoir.lifecycle.drain() == GiveBack("a", 2, tokens=2, refund=0)
 
 
 def test_a_renewal_gives_none_of_them_back_which_its_answer_does() -> None:
@@ -345,18 +300,6 @@ def test_none_goes_back_to_another_bucket_or_after_its_lease(leaves_first: bool,
 # Refusals
 
 
-def test_a_deadline_that_cannot_be_met_is_refused_at_once_and_told_when() -> None:
-    entry = Entry()
-    waiter, patient = entry.join(5, 1.0), entry.join(5, 9.0)
-    entry.refuse(entry.fetch(waiter), 0.1, retry_after=2.0)
-    assert waiter.verdict == Refuse(about(2.0))
-    assert patient.verdict is None
-    assert entry.step(patient, 0.1) == Wait(about(0.5))  # a long wait is looked at every half second
-    hasty = entry.join(5, 1.5)
-    assert entry.step(hasty, 0.5) == Refuse(about(1.6))
-    assert entry.reservoir.state.calls == 1
-
-
 def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None:
     """They could not be served before it anyway."""
     entry = Entry()
@@ -364,16 +307,6 @@ def test_small_ones_behind_a_big_one_that_was_refused_do_not_ask_again() -> None
     entry.refuse(entry.fetch(big), retry_after=0.5)
     assert [type(entry.step(entry.join(1, NO_WAIT), at)) for at in (0.1, 0.2, 0.3)] == [Refuse] * 3
     assert entry.reservoir.state.calls == 1
-
-
-def test_a_refusal_that_lets_a_smaller_one_be_served_serves_it() -> None:
-    """Two tokens are here: too few for who came first, enough for who came second."""
-    entry = Entry(tokens=2)
-    first, second = entry.join(5, NO_WAIT), entry.join(1, NO_WAIT)
-    entry.refuse(entry.fetch(first))
-    assert isinstance(first.verdict, Refuse)
-    assert second.verdict == Admit(1.0)
-    assert entry.held == 1
 
 
 @pytest.mark.parametrize("comes", ["refund", "grant"])
@@ -399,21 +332,6 @@ def test_a_cost_that_no_longer_fits_a_lowered_limit_is_not_kept_waiting() -> Non
 
 
 # Answers that never came
-
-
-def test_a_repeated_denial_refuses_nobody() -> None:
-    """It may be the answer to an older question; the next one is new."""
-    entry = Entry()
-    waiter = entry.join(5, NO_WAIT)
-    entry.reservoir.failed(entry.fetch(waiter), None, 0.1)
-    repeated = entry.fetch(waiter, 0.1)
-    assert repeated.repeated
-    entry.refuse(repeated, 0.2)
-    assert waiter.verdict is None
-    fresh = entry.fetch(waiter, 0.2)
-    assert (fresh.ask.seq, fresh.repeated) == (repeated.ask.seq + 1, False)
-    entry.refuse(fresh, 0.3)
-    assert isinstance(waiter.verdict, Refuse)
 
 
 def test_a_lost_ask_is_not_repeated_by_its_number_once_tokens_were_given_back_under_a_later_one() -> None:
@@ -458,16 +376,6 @@ def test_after_a_failure_the_background_rests_but_a_caller_asks_at_once() -> Non
     assert entry.fetch(entry.join(20), due).repeated
 
 
-def test_what_the_bucket_no_longer_counts_as_ours_is_dropped() -> None:
-    entry = Entry(tokens=5)
-    waiter = entry.join(8)
-    fetch = entry.fetch(waiter)
-    assert fetch.ask.held == 5
-    entry.grant(fetch, 0.1, 10, kept=0)
-    assert waiter.verdict == Admit(1.0)
-    assert entry.held == 2
-
-
 # In the background
 
 
@@ -496,14 +404,6 @@ def test_who_comes_upon_the_low_mark_takes_of_the_last_and_has_more_fetched(low:
     assert entry.reservoir.tokens.low_watermark == (0 if spends else low)
     assert (entry.reservoir.lifecycle.due() <= 0.0) == spends
     assert entry.reservoir.state.lease.held == (10 - cost if spends else 10)
-
-
-def test_while_something_is_under_way_nobody_asks_for_more() -> None:
-    entry = Entry(tokens=10)
-    fetch = entry.tend(0.9)
-    entry.reservoir.tokens.set_low_watermark(5)
-    assert entry.reservoir.requests.take_low(1) == -math.inf
-    entry.grant(fetch, 0.9)
 
 
 def test_a_reservoir_that_runs_low_fetches_before_it_is_empty() -> None:
@@ -563,29 +463,7 @@ def test_nor_does_it_retire_before_whoever_was_served_has_looked() -> None:
     assert entry.reservoir.state.is_retired
 
 
-def test_what_is_too_little_for_who_waits_goes_back_before_its_lease_ends() -> None:
-    entry = Entry(tokens=5)
-    waiter = entry.join(10)
-    assert entry.reservoir.lifecycle.due() == about(0.9)
-    assert entry.reservoir.lifecycle.tend(0.8) is None
-    assert entry.reservoir.lifecycle.tend(0.9) == GiveBack("a", 2, tokens=5)
-    entry.reservoir.gave_back(0.9)
-    assert entry.fetch(waiter, 0.9).ask.need == 10
-
-
 # Edges
-
-
-def test_a_rate_of_zero_refuses_for_ever_and_asks_nobody() -> None:
-    entry = Entry(Quota(0.0, 0))
-    for cost in (1, 100, 2**50):
-        assert entry.reservoir.forecast.denied_for(cost, 0.0) == math.inf
-        assert [entry.step(entry.join(cost, deadline), 1.0) for deadline in (NO_WAIT, 5.0, PATIENT)] == [
-            Refuse(math.inf)
-        ] * 3
-    assert entry.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 1.0) is None
-    assert entry.step(entry.join(1, NO_WAIT), 1e9) == Refuse(math.inf)
-    assert entry.reservoir.state.calls == 0
 
 
 @pytest.mark.parametrize("starts_in", [0.0, 0.3])
@@ -606,18 +484,6 @@ def test_close_fails_whoever_waits_and_lets_all_tokens_go(starts_in: float) -> N
     entry.reservoir.gave_back(0.1)
     assert figures(entry.reservoir)[6:] == (0, 0, 0)
     assert entry.reservoir.lifecycle.drain() is None
-
-
-def test_a_quota_that_the_bucket_tells_of_is_obeyed_at_once_and_until_it_tells_otherwise() -> None:
-    """The instance asks with its own all along: else a rollback would change nothing where a key is in use."""
-    entry = Entry()
-    own, told = entry.reservoir.state.quota, Quota(5.0, 20)
-    for quota in (told, told, None):
-        fetch = entry.fetch(entry.join(1))
-        assert fetch.quota == own
-        entry.grant(fetch, tokens=1, quota=quota)
-        assert entry.reservoir.state.quota == (quota or own)
-        assert entry.reservoir.state.largest_cost == (quota or own).largest_cost
 
 
 # Refunds
@@ -649,15 +515,6 @@ def test_a_refund_goes_to_the_store_if_that_counts_the_grant_as_spent(instances:
     entry.grant(entry.fetch(entry.join(1)), 0.0, 1, active_instances=instances)
     assert entry.refund(1) == back
     assert entry.held == (0 if back else 1)
-
-
-def test_a_refund_while_an_ask_is_out_goes_to_the_store_after_it() -> None:
-    entry = Entry()
-    fetch = entry.fetch(entry.join(1, NO_WAIT))
-    assert entry.reservoir.lifecycle.refund(Waiter(3, NO_WAIT, Waking()), 0.0) is None
-    entry.grant(fetch, 0.1, 1)
-    assert entry.reservoir.lifecycle.due() <= 0.1
-    assert entry.reservoir.lifecycle.tend(0.1) == GiveBack("a", 2, tokens=0, refund=3)
 
 
 def test_who_waits_asks_again_once_a_refund_has_arrived_that_an_ask_under_way_held_up() -> None:
@@ -696,34 +553,6 @@ def test_while_tokens_are_given_back_nothing_is_asked() -> None:
 # What is counted
 
 
-def test_the_figures_are_exact() -> None:
-    entry = Entry(tokens=20, sizer=FixedBatch(20))
-    reservoir = entry.reservoir
-    assert figures(reservoir) == KeyFigures(1, 0, 1, held=20, waiting=0)
-    reservoir.tokens.take(5)
-    assert figures(reservoir) == KeyFigures(6, 0, 1, held=15, waiting=0)
-    reservoir.lifecycle.refund(Waiter(2, NO_WAIT, Waking()), 0.1)
-    assert figures(reservoir) == KeyFigures(6, 0, 1, held=17, waiting=0)
-    waiter = entry.join(30, NO_WAIT)
-    assert figures(reservoir) == KeyFigures(6, 0, 1, held=17, waiting=1)
-    fetch = entry.fetch(waiter, 0.2)
-    assert figures(reservoir) == KeyFigures(6, 0, 2, held=17, waiting=1)
-    entry.refuse(fetch, 0.2)
-    assert figures(reservoir) == KeyFigures(6, 30, 2, held=17, waiting=0)
-    reservoir.tokens.refused += 40  # from memory, by an API
-    reservoir.tokens.take(17)
-    assert figures(reservoir) == KeyFigures(23, 70, 2, held=0, waiting=0)
-    entry.grant(entry.fetch(entry.join(1), 0.7), 0.7, 9)
-    assert figures(reservoir) == KeyFigures(24, 70, 3, held=8, waiting=0)
-    late = entry.join(8)
-    assert entry.step(late, 0.8) == Admit(1.7)
-    assert figures(reservoir) == KeyFigures(32, 70, 3, held=0, waiting=0)
-    assert isinstance(entry.step(late, 1.7), Fetch)
-    assert figures(reservoir) == KeyFigures(24, 70, 4, held=0, waiting=1)
-    reservoir.leave(late, 1.7)
-    assert figures(reservoir) == KeyFigures(24, 70, 4, held=0, waiting=0)
-
-
 @pytest.mark.parametrize("way", ["wakes too late", "leaves"])
 def test_what_a_caller_got_by_the_store_and_did_not_spend_is_not_counted_as_such(way: str) -> None:
     entry = Entry(tokens=10)
@@ -735,19 +564,6 @@ def test_what_a_caller_got_by_the_store_and_did_not_spend_is_not_counted_as_such
     else:
         entry.step(waiter, 1.0)
     assert entry.reservoir.state.lease.served == 1
-
-
-@pytest.mark.parametrize("meanwhile", ["nothing", "a look", "an ask"])
-def test_tokens_taken_too_late_are_not_counted(meanwhile: str) -> None:
-    """Between the late taker and its report, whoever else came may have counted them already."""
-    entry = Entry(tokens=50)
-    assert entry.reservoir.tokens.take(50) == 1.0
-    if meanwhile == "a look":
-        entry.reservoir.lifecycle.tend(1.0)
-    if meanwhile == "an ask":
-        entry.grant(entry.fetch(entry.join(2, NO_WAIT), 1.0), 1.0, 2)
-    entry.reservoir.tokens.took_late(50)
-    assert entry.counted == ((3, 0) if meanwhile == "an ask" else (1, 0))
 
 
 def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
@@ -765,18 +581,6 @@ def test_tokens_taken_too_late_leave_no_negative_demand() -> None:
 # Tentative waiters
 
 
-def test_what_a_tentative_claim_leaves_is_here_though_the_bucket_was_asked_meanwhile() -> None:
-    entry = Entry(tokens=10)
-    waiter = entry.join(4, tentative=True)
-    entry.step(waiter)
-    other = entry.join(9)
-    fetch = entry.fetch(other)
-    entry.reservoir.leave(waiter, 0.0)
-    assert isinstance(other.verdict, Admit)
-    entry.grant(fetch)
-    assert entry.reservoir.tokens.available == 1
-
-
 @pytest.mark.parametrize("tentative", [False, True])
 def test_a_claim_leaves_once(tentative: bool) -> None:
     entry = Entry(tokens=10)
@@ -789,18 +593,6 @@ def test_a_claim_leaves_once(tentative: bool) -> None:
         entry.reservoir.leave(waiter, 0.0)
         assert entry.reservoir.tokens.available == 4
     assert figures(entry.reservoir)[0] == 1 + 6
-
-
-def test_what_a_tentative_claim_was_given_is_no_room_for_a_refund() -> None:
-    """It will be spent: a refund that took its room would be spent as well, and nobody had leased it."""
-    entry = Entry(tokens=10)
-    waiter = entry.join(4, tentative=True)
-    entry.step(waiter)
-    entry.grant(entry.fetch(entry.join(9)), tokens=3)
-    entry.refuse(entry.fetch(entry.join(1)))  # by this ask the bucket knows that all but those four are spent
-    back = entry.reservoir.lifecycle.refund(Waiter(5, NO_WAIT, Waking()), 0.0)
-    assert isinstance(back, GiveBack)
-    assert back.refund == 5
 
 
 # Who is served before whom
@@ -818,19 +610,3 @@ def test_a_deadline_that_those_ahead_take_all_tokens_of_is_refused_at_once() -> 
     assert isinstance(refusal, Refuse)
     assert refusal.retry_after == about((200 + 10) / 100)
     assert isinstance(entry.step(entry.join(10, 5.0)), Wait)
-
-
-def test_what_the_bucket_had_long_ago_refuses_nobody() -> None:
-    """Tokens come back to it, from here too, and its quota may be raised: where nothing is known one asks."""
-    entry = Entry()
-    first = entry.join(50)
-    entry.grant(entry.fetch(first), tokens=50, level=0)
-    assert isinstance(entry.step(entry.join(80, 10.1), at=10.0), Fetch)
-
-
-def test_a_refund_ends_what_is_known_of_a_short_bucket() -> None:
-    entry = Entry(tokens=10)
-    entry.refuse(entry.fetch(entry.join(11)), retry_after=5.0)
-    assert isinstance(entry.step(entry.join(5, 1.0)), Refuse)
-    entry.reservoir.lifecycle.refund(Waiter(1, NO_WAIT, Waking()), 0.0)
-    assert not isinstance(entry.step(entry.join(5, 1.0)), Refuse)

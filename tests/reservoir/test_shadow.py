@@ -8,9 +8,9 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.quota.overrides.override import KeyRule, Override
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.fallback import Trial
-from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Waiter
+from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
-from tests.reservoir.ruled import NOTHING, Ruled, Rules
+from tests.reservoir.ruled import Ruled, Rules
 from tests.reservoir.world import Waking, figures
 
 SHADOW = Override("key", None, mode="shadow")
@@ -68,38 +68,12 @@ def test_who_waits_behind_them_and_is_served_when_shadow_mode_begins_is_counted_
     assert told(caller) == (4, 3, 0)
 
 
-def test_after_shadow_mode_the_quota_holds() -> None:
-    caller = Ruled()
-    in_shadow(caller)
-    caller.refuse(caller.fetch(caller.join(1, NO_WAIT)))
-    caller.learn(at=0.1, revision=8)
-    waiter = caller.join(1, NO_WAIT)
-    caller.refuse(caller.fetch(waiter, 0.1), 0.2)
-    assert isinstance(waiter.verdict, Refuse)
-
-
-@pytest.mark.parametrize("quota", [NOTHING, Quota(1.0, 1)], ids=str)
-def test_nothing_and_little_refuse_nobody(quota: Quota) -> None:
-    caller = Entry(KeyRule(quota, "shadow"))
-    for _ in range(3):
-        waiter = caller.join(1, NO_WAIT)
-        step = caller.step(waiter)
-        if isinstance(step, Fetch):
-            caller.refuse(step)
-        assert isinstance(waiter.verdict or step, Admit)
-
-
 def test_a_store_that_is_away_refuses_nobody() -> None:
     caller = Entry(KeyRule(HUNDRED, "shadow"))
     waiter = caller.join(3)
     caller.reservoir.failed(caller.fetch(waiter), DEAD, 0.1)
     assert isinstance(waiter.verdict, Admit)
     assert told(caller) == (3, 3, 0)
-
-
-def test_a_cost_above_a_lower_quota_is_admitted_and_one_above_the_code_is_a_mistake() -> None:
-    caller = Entry(KeyRule(HUNDRED, "shadow"), rules=Rules(Override("key", Quota(5.0, 5))))
-    assert isinstance(caller.step(caller.join(101)), Fail)
 
 
 def test_a_caller_that_leaves_uncounts_what_it_did_not_use() -> None:
@@ -116,20 +90,6 @@ def test_a_refund_of_what_the_bucket_never_gave_does_not_reach_it() -> None:
     caller = Entry(KeyRule(HUNDRED, "shadow"))
     caller.refuse(caller.fetch(caller.join(7, NO_WAIT)))
     assert caller.refund(7, 0.1) is None
-
-
-def test_a_quota_on_trial_counts_what_it_would_refuse_and_the_one_in_force_decides() -> None:
-    caller = Ruled(rules=Rules(Override("key", Quota(1.0, 10), mode="shadow")))
-    waiter = caller.join(50)
-    fetch = caller.fetch(waiter)
-    assert fetch.quota == HUNDRED
-    caller.grant(fetch, tokens=50)
-    caller.reservoir.lifecycle.tend(0.0)
-    assert waiter.verdict == Admit(1.0)
-    assert told(caller) == (50, 40, 0)
-    hasty = caller.join(1, NO_WAIT)
-    caller.refuse(caller.fetch(hasty))
-    assert isinstance(hasty.verdict, Refuse)
 
 
 def test_what_was_counted_stays_when_a_trial_ends() -> None:

@@ -13,7 +13,7 @@ from batchlimit.quota.failure_policy import CLOSED, FailurePolicy
 from batchlimit.quota.quota import Quota
 from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.reservoir.statistics import Health, PolicyStatistics, Statistics
-from batchlimit.reservoir.waiter import RETIRED, Admit, Fail, Fetch, Waiter
+from batchlimit.reservoir.waiter import Fail, Fetch, Waiter
 from tests.reservoir.entry import DEAD, HUNDRED, PATIENT, Entry
 from tests.reservoir.world import Waking, figures
 
@@ -151,13 +151,6 @@ def test_a_reservoir_moves_between_the_states_of_the_table(row: Row) -> None:
         event(world)
         seen.append(world.states)
     assert tuple(seen) == row.states
-
-
-def test_a_waiter_whose_tokens_expired_is_told_that_the_reservoir_has_retired() -> None:
-    world = World(CLOSED)
-    world.waiter.verdict = Admit(1.0)  # it was served, and woke too late
-    world.expire()
-    assert world.reservoir.step(world.waiter, 1.3) == RETIRED
 
 
 def test_a_waiter_without_a_verdict_fails_when_the_limiter_is_closed() -> None:

@@ -31,20 +31,6 @@ def test_it_says_when_tokens_are_there_or_when_it_is_full(spent: int, at: float,
     assert later.fits_in(tokens, 7.0 + at) == about(wait)
 
 
-def test_all_bandwidths_have_to_agree() -> None:
-    share = LocalBucket(Quota(10.0, 10) & Quota(1.0, 100), 2, 10.0, 0.0)
-    assert [share.grant(1, 9, at) for at in (0.0, 1.0, 2.0)] == [(5, 0.0), (0, about(1.0)), (1, 0.0)]
-
-
-@pytest.mark.parametrize("rate", [0.1, 70.0, 1e6])
-def test_what_is_waited_for_is_there_at_its_end(rate: float) -> None:
-    """A clock that has run for weeks has fewer digits left."""
-    now = 5e6 + 0.1
-    share = LocalBucket(Quota(rate, 100), 3, 0.0, now)
-    tokens, wait = share.grant(7, 7, now)
-    assert (tokens, share.grant(7, 7, now + wait)) == (0, (7, 0.0))
-
-
 @given(
     st.integers(1, 7),
     st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 8), st.integers(0, 50), st.integers(0, 9)), max_size=40),

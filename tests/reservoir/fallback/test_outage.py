@@ -12,7 +12,6 @@ from batchlimit.quota.failure_policy import UNCOUNTED, CircuitOpen, FailurePolic
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
 from batchlimit.quota.quota import Quota
-from batchlimit.reservoir.bucket_view import InstanceCount
 from batchlimit.reservoir.fallback import LEASE, Fallback
 from batchlimit.reservoir.sizing import FixedBatch
 from batchlimit.reservoir.waiter import Admit, Fail, Fetch, Refuse, Wait, Waiter
@@ -71,15 +70,6 @@ def test_an_error_that_many_are_told_is_one_for_each(
     assert getattr(one, "shard", 0) == getattr(error, "shard", 0), "what it says besides"
 
 
-def test_closed_fails_a_caller_without_time() -> None:
-    entry = away(FailurePolicy.closed())
-    waiter = entry.join(2, NO_WAIT)
-    fail(entry, waiter, 1.0)
-    assert waiter.verdict == Fail(DEAD)
-    assert not entry.reservoir.state.lease.borrowed
-    assert figures(entry.reservoir) == KeyFigures(refused=2, calls=1)
-
-
 def test_closed_refuses_from_memory_while_the_store_is_given_up() -> None:
     """For 50 ms, so that the first call after them finds out whether it still is."""
     entry = away(FailurePolicy.closed(), tokens=2)
@@ -105,14 +95,6 @@ def test_an_ask_that_was_never_sent_is_not_repeated() -> None:
     assert entry.reservoir.lifecycle.due() == about(1.0), "it was used until then, and has nothing to keep"
     fetch = entry.fetch(entry.join(1, NO_WAIT), 0.2)
     assert (fetch.ask.seq, fetch.repeated) == (2, False)
-
-
-def test_an_answer_that_was_lost_is_still_asked_for_after_an_ask_that_was_never_sent() -> None:
-    entry = away(FailurePolicy.closed())
-    fail(entry, entry.join(1, NO_WAIT), 0.0)
-    entry.reservoir.failed(entry.fetch(entry.join(1, NO_WAIT), 0.1), CircuitOpen("given up"), 0.1)
-    fetch = entry.fetch(entry.join(1, NO_WAIT), 0.2)
-    assert (fetch.ask.seq, fetch.repeated) == (1, True)
 
 
 def test_open_admits_whatever_comes() -> None:
@@ -165,27 +147,6 @@ def test_who_is_refused_is_told_when_the_share_has_its_tokens() -> None:
         assert entry.reservoir.forecast.retry_after(Waiter(cost, NO_WAIT, Waking()), 0.0) == about(seconds)
 
 
-def test_who_waits_for_a_share_is_served_when_it_flows_in() -> None:
-    entry = away()
-    first, second = entry.join(25, math.inf), entry.join(1, math.inf)
-    fail(entry, first, 1.0)
-    fail(entry, second, 1.0)
-    step = entry.step(second, 1.0)
-    assert isinstance(step, Wait)
-    assert step.seconds == about(0.04)
-    fail(entry, second, 1.05)
-    assert second.verdict == Admit(1.05 + LEASE)
-
-
-def test_the_share_serves_also_who_came_while_the_ask_was_under_way() -> None:
-    entry = away()
-    fetch = entry.fetch(entry.join(1), 1.0)
-    late = [entry.join(1) for _ in range(4)]
-    entry.reservoir.failed(fetch, DEAD, 1.0)
-    assert [waiter.verdict for waiter in late] == [Admit(1.0 + LEASE)] * 4
-    assert entry.held == 0, "and no more is lent than they need"
-
-
 @pytest.mark.parametrize(("behind", "is_served"), [(5, True), (9, False)])
 def test_whose_time_is_up_in_an_outage_leaves_its_place_to_those_behind(behind: int, is_served: bool) -> None:
     """They are served by the five tokens that are here, or watch the clock from then on."""
@@ -233,43 +194,11 @@ def test_a_policy_that_begins_to_lend_in_an_outage_refuses_and_fails_nobody() ->
     assert isinstance(entry.step(late, 1.2), Refuse)
 
 
-def test_other_keys_tell_how_many_hosts_there_are() -> None:
-    instance_count = InstanceCount()
-    instance_count.learn(10, 0.0)
-    entry = away(FailurePolicy.local(instances=2), count=instance_count)
-    assert admits(entry, 1.0) == 10
-
-
 def test_it_begins_with_its_share_of_what_was_in_the_bucket() -> None:
     entry = away()
     first = entry.join(1)
     entry.grant(entry.fetch(first, 1.0), 1.0, 1, level=40, active_instances=5)
     assert admits(entry, 1.1) == 10, "(40 + 100/s x 0.1 s) / 5"
-
-
-def test_a_lease_goes_on_through_a_blip() -> None:
-    entry = away(tokens=5)
-    big = entry.join(6, NO_WAIT)
-    fail(entry, big, 0.1)
-    assert isinstance(big.verdict, Admit)
-    assert entry.reservoir.tokens.expires == 0.1 + LEASE
-    assert entry.reservoir.forecast.remaining(0.1) == 24, "five were leased still, so one is borrowed"
-
-
-def test_what_is_left_of_a_lease_is_not_spent_after_its_end() -> None:
-    entry = away(tokens=5)
-    fail(entry, entry.join(6, NO_WAIT), 0.9)
-    assert entry.reservoir.tokens.expires == 1.0, "the lease's own end, not half a second from now"
-
-
-def test_a_prefetch_that_fails_changes_nothing() -> None:
-    entry = away(tokens=20, sizer=FixedBatch(10))
-    entry.reservoir.tokens.low_watermark = 21
-    entry.step(entry.join(1, NO_WAIT))  # a hit that leaves fewer than the low watermark
-    fetch = entry.tend(0.1)
-    entry.reservoir.failed(fetch, DEAD, 0.15)
-    assert not entry.reservoir.state.lease.borrowed
-    assert entry.reservoir.tokens.take(19) == 1.0
 
 
 def test_a_prefetch_that_fails_fails_nobody_who_comes_later() -> None:
@@ -280,19 +209,6 @@ def test_a_prefetch_that_fails_fails_nobody_who_comes_later() -> None:
     late = entry.join(30, 0.4)
     entry.fetch(late, 0.2)
     assert isinstance(entry.step(late, 0.4), Refuse), "its time was up before its own ask had an answer"
-
-
-def test_back_to_the_store_nothing_borrowed_is_left_nor_told() -> None:
-    entry = away(sizer=FixedBatch(20))
-    fail(entry, entry.join(1, NO_WAIT), 1.0)
-    assert entry.held == 19
-    fetch = entry.fetch(entry.join(21, NO_WAIT), 1.1)
-    assert (fetch.ask.held, fetch.ask.back, fetch.ask.need, fetch.ask.queued) == (0, 0, 21, 21)
-    entry.grant(fetch, 1.1, 30)
-    assert not entry.reservoir.state.lease.borrowed
-    assert entry.held == 9
-    found = figures(entry.reservoir)
-    assert (found.admitted, found.fallback) == (22, 1), "what the store admits is the store's"
 
 
 def test_what_was_borrowed_does_not_travel() -> None:
@@ -333,12 +249,6 @@ def test_what_was_granted_for_later_is_not_there_at_once(level: int, is_lent: bo
     entry.reservoir.failed(fetch, DEAD, 1.0)
     assert [isinstance(each.verdict, Admit) for each in (first, other)] == [is_lent, is_lent]
     assert entry.reservoir.state.lease.pending == 0
-
-
-def test_what_flowed_in_since_is_what_the_slowest_bandwidth_lets() -> None:
-    entry = away(quota=Quota(100.0, 100) & Quota(1.0, 100))
-    entry.grant(entry.fetch(entry.join(1), 1.0), 1.0, 1, level=20, active_instances=4)
-    assert admits(entry, 5.1) == 6, "(20 + 4) / 4"
 
 
 def test_what_a_tentative_caller_borrowed_does_not_return_to_a_lease() -> None:
@@ -475,17 +385,6 @@ def test_a_give_back_that_was_not_sent_keeps_its_refund() -> None:
     assert again.refund == back.refund > 0
 
 
-def test_a_close_gives_nothing_borrowed_back() -> None:
-    entry = away(sizer=FixedBatch(20))
-    fail(entry, entry.join(1, NO_WAIT), 1.0)
-    entry.reservoir.lifecycle.close(DEAD, Waiter(0, NO_WAIT, Waking()))
-    ask = entry.reservoir.lifecycle.last_ask(1.1)
-    assert ask is not None, "an answer was lost, and may hold tokens"
-    assert (ask.ask.held, ask.ask.seq, ask.repeated) == (0, 1, True)
-    entry.grant(ask, 1.1, 7)
-    assert entry.reservoir.lifecycle.drain() == GiveBack("a", 2, 7)
-
-
 def test_a_store_that_comes_and_goes_mints_nothing() -> None:
     """The share that was used up stays used up, whatever the store says in between."""
     entry = away()
@@ -514,23 +413,6 @@ def test_a_key_does_not_retire_before_its_share_is_full() -> None:
     assert entry.reservoir.lifecycle.due() == about(1.0 + 86400)
     assert entry.reservoir.lifecycle.tend(12.0) is None
     assert not entry.reservoir.state.is_retired
-
-
-def test_remaining_is_what_the_share_has() -> None:
-    entry = away()
-    fail(entry, entry.join(5, NO_WAIT), 1.0)
-    assert entry.reservoir.forecast.remaining(1.0) == 20
-
-
-@pytest.mark.parametrize(
-    ("mode", "source", "told"),
-    [("enforce", "local", "fallback"), ("open", "local", "open"), ("shadow", "shadow", "shadow")],
-)
-def test_a_decision_says_who_made_it_while_the_store_is_away(mode: Any, source: Any, told: str) -> None:
-    entry = away()
-    fail(entry, entry.join(5, NO_WAIT), 1.0)
-    entry.reservoir.state.mode = mode
-    assert entry.reservoir.forecast.told(0.0, source, 1.0).source == told
 
 
 def test_the_tokens_of_the_bucket_and_of_each_outage_are_told_apart() -> None:
