@@ -11,15 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from django.core.handlers.asgi import ASGIHandler
-from django.core.handlers.wsgi import WSGIHandler
-from django.test.utils import override_settings
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations import aiohttp, asgi, django, fastapi, flask, litestar, quart, starlette, wsgi
 from batchlimit.integrations.django.configuration import front
 from batchlimit.integrations.permits import ConcurrencyLimit
-from tests.integrations import django_site
 from tests.integrations.asgi import call, http
 from tests.integrations.made import Made, Said, View, plain
 from tests.integrations.made import aiohttp as of_aiohttp
@@ -115,29 +111,27 @@ def _views(face: Any) -> list[View]:
     return [View("/hello", answer), View("/search", answer, KEY)]
 
 
-def _in_tasks(made: Callable[..., Made], face: Any) -> Any:
+def _serving(made: Callable[..., Made], face: Any, serve: Any) -> Any:
     def serving(
         rules: Any, source: Any = "memory://", views: Views = (), *, around: Around = _as_it_is, **options: Any
     ) -> Any:
         app, statistics = made(views or _views(face), source, rules, **options)
-        return on_loop(around(app), statistics)
+        return serve(around(app), statistics)
 
     return serving
 
 
 @contextmanager
-def with_aiohttp(
-    rules: Any, source: Any = "memory://", views: Views = (), *, around: Around = _as_it_is, **options: Any
-) -> Iterator[Served]:
-    app, statistics = of_aiohttp.made(views or _views(aiohttp), source, rules, **options)
+def in_server(app: web.Application, statistics: Callable[[], Any]) -> Iterator[Served]:
+    """Serve an application of aiohttp, which is no function."""
+
+    async def ask(path: str, given: dict[str, str]) -> Reply:
+        async with client.get(path, headers=given) as reply:
+            fields = {name.lower(): value for name, value in reply.headers.items()}
+            return Reply(reply.status, await reply.text(), fields)
+
     with asyncio.Runner() as runner:
-        client = runner.run(_client(around(app)))
-
-        async def ask(path: str, given: dict[str, str]) -> Reply:
-            async with client.get(path, headers=given) as reply:
-                fields = {name.lower(): value for name, value in reply.headers.items()}
-                return Reply(reply.status, await reply.text(), fields)
-
+        client = runner.run(_client(app))
         try:
             yield Served(lambda path, given: runner.run(ask(path, given)), statistics, runner.run)
         finally:
@@ -150,21 +144,14 @@ async def _client(app: web.Application) -> Any:
     return client
 
 
-def with_flask(
-    rules: Any, source: Any = "memory://", views: Views = (), *, around: Around = _as_it_is, **options: Any
-) -> Any:
-    app, statistics = of_flask.made(views or _views(flask), source, rules, **options)
-    return in_thread(around(app), statistics)
-
-
-def with_wsgi(rules: Any, source: Any = "memory://", *, around: Around = _as_it_is, **options: Any) -> Any:
+def _made_of_wsgi(views: Views, source: Any, rules: Any, **options: Any) -> Made:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [])
         return [seen(wsgi.decisions, environ).encode()]
 
     identify = {"identify": lambda environ: {"user": environ["HTTP_X_USER"]}}
     limits = wsgi.RateLimitMiddleware(app, source, rules, **{**identify, **options})
-    return in_thread(around(limits), limits.statistics)
+    return limits, limits.statistics
 
 
 @contextmanager
@@ -173,28 +160,25 @@ def with_django(
     *, asynchronous: bool = False, around: Around = _as_it_is, **options: Any,
 ) -> Iterator[Served]:  # fmt: skip
     mine = {"URL": source} if isinstance(source, str) else {"LIMITER": source, "ASYNC_LIMITER": source}
-    mine |= {"RULES": rules, "IDENTIFY": django_site.who}
     mine |= {name.upper(): value for name, value in options.items()}
-    routes = of_django.urls(views or _views(django), "async" if asynchronous else "sync")
-    middleware = [f"{django.operation_names.__module__}.operation_names", django_site.MIDDLEWARE]
-    served = on_loop if asynchronous else in_thread
-    with override_settings(BATCHLIMIT=mine, ROOT_URLCONF=routes, MIDDLEWARE=middleware):
-        handler: Any = ASGIHandler() if asynchronous else WSGIHandler()
-        with served(around(handler), django.middleware.statistics) as found:
-            yield found
-            if asynchronous:  # what is being settled is settled before the loop ends
-                found.run(front(True).close())
+    serve, kind = (on_loop, "async") if asynchronous else (in_thread, "sync")
+    more = [f"{django.operation_names.__module__}.operation_names"]
+    project = of_django.project(views or _views(django), rules, kind, more=more, **mine)  # type: ignore[arg-type]
+    with project as (app, statistics), serve(around(app), statistics) as found:
+        yield found
+        if asynchronous:  # what is being settled is settled before the loop ends
+            found.run(front(True).close())
 
 
 FACES: dict[str, Any] = {
-    "asgi": _in_tasks(plain.made, asgi),
-    "fastapi": _in_tasks(of_fastapi.made, fastapi),
-    "starlette": _in_tasks(of_starlette.made, starlette),
-    "litestar": _in_tasks(of_litestar.made, litestar),
-    "quart": _in_tasks(of_quart.made, quart),
-    "aiohttp": with_aiohttp,
-    "flask": with_flask,
-    "wsgi": with_wsgi,
+    "asgi": _serving(plain.made, asgi, on_loop),
+    "fastapi": _serving(of_fastapi.made, fastapi, on_loop),
+    "starlette": _serving(of_starlette.made, starlette, on_loop),
+    "litestar": _serving(of_litestar.made, litestar, on_loop),
+    "quart": _serving(of_quart.made, quart, on_loop),
+    "aiohttp": _serving(of_aiohttp.made, aiohttp, in_server),
+    "flask": _serving(of_flask.made, flask, in_thread),
+    "wsgi": _serving(_made_of_wsgi, wsgi, in_thread),
     "django": with_django,
     "django-asgi": partial(with_django, asynchronous=True),
 }

@@ -273,16 +273,6 @@ def one() -> Iterator[ConcurrencyLimiter]:
         yield limiter
 
 
-def test_a_stream_holds_its_permit_until_its_end(one: ConcurrencyLimiter) -> None:
-    app = ConcurrencyLimitMiddleware(App(parts=[b"a", b"b"]), one)
-    body: Any = app(request(), lambda status, headers, exc_info=None: lambda data: None)
-    assert next(body) == b"a"
-    assert one.statistics().in_flight == 1
-    assert list(body) == [b"b"]
-    assert one.statistics().in_flight == 0
-    assert one.statistics().succeeded == 1
-
-
 @pytest.mark.parametrize(
     ("app", "parts", "counted"),
     [

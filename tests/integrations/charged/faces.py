@@ -14,7 +14,7 @@ import starlette.testclient
 from aiohttp.test_utils import TestClient, TestServer
 
 from batchlimit.integrations.django.configuration import front
-from tests.integrations import django_site, servers
+from tests.integrations import servers
 from tests.integrations.charged.behind import KEY, OFF_KEY, Behind
 from tests.integrations.made import Made, View, fails, says
 from tests.integrations.made import aiohttp as of_aiohttp
@@ -27,7 +27,6 @@ from tests.integrations.made import starlette as of_starlette
 
 FILES = str(Path(__file__).parent)
 """What is served as static files."""
-assert django_site  # which sets Django up
 ITEM = says("item")
 VIEWS = [
     View("/item", ITEM, KEY),

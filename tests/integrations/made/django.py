@@ -44,11 +44,13 @@ def made(views: Sequence[View], source: Any, rules: Any, *, kind: Kind, proxies:
 def project(
     views: Sequence[View], rules: Any, kind: Kind, *, files: str | None = None, more: Sequence[str] = (), **options: Any
 ) -> Iterator[Made]:
-    """Serve them by the project of this process, whose settings are in `django_site`, with `more` middleware."""
+    """Serve them by the project of this process, with `more` middleware."""
+    from tests.integrations import django_site  # which sets Django up: `made` does so by itself
+
     with override_settings(
         BATCHLIMIT={"RULES": rules, "IDENTIFY": user_named, **options},
         ROOT_URLCONF=urls(views, kind, files),
-        MIDDLEWARE=["batchlimit.integrations.django.RateLimitMiddleware", *more],
+        MIDDLEWARE=[django_site.MIDDLEWARE, *more],
     ):
         yield get_asgi_application() if kind == "async" else get_wsgi_application(), middleware.statistics
 

@@ -11,7 +11,7 @@ import httpx
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.integrations import asgi, wsgi
 from batchlimit.laws import Fixed
-from tests.integrations import django_site, servers
+from tests.integrations import servers
 from tests.integrations.backing import Backing
 from tests.integrations.clients import Clients
 from tests.integrations.faces.rules import MESSAGES, RULES, VIEWS
@@ -19,7 +19,6 @@ from tests.integrations.made import View
 from tests.integrations.made import django as of_django
 from tests.sync.stage import ARRIVAL, until
 
-assert django_site  # which sets Django up
 THREADS = ("django", "django-rest", "flask")
 Make = Callable[[Any], AbstractContextManager[tuple[Any, Any]]]
 
