@@ -416,18 +416,6 @@ def test_the_sample_of_a_call_that_waited_begins_when_it_was_served(limiter: Any
     assert law.samples == [Sample(1003 * SECOND, SECOND, 2), Sample(1000 * SECOND, 4 * SECOND, 1)]
 
 
-def test_a_law_that_raises_the_limit_serves_who_waits(limiter: Any) -> None:
-    here = limiter(law_that(lambda: 4, 1), queue=Queue(5, max_wait=None))
-    holder = here.acquire()
-    waiting = [start(here.acquire) for _ in range(3)]
-    until(lambda: here.statistics().waiting == 3)
-    holder.success()
-    permits = [each.result(DEADLINE) for each in waiting]
-    assert here.statistics().in_flight == 3
-    for permit in permits:
-        permit.success()
-
-
 def test_a_call_that_waits_is_served_when_a_strict_share_is_lent(limiter: Any) -> None:
     """Nobody comes or goes: those who wait look themselves."""
     here = limiter(Fixed(1), partitions=Partitions({"live": 1.0}, strict=True), queue=Queue(5, max_wait=None))

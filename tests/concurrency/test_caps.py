@@ -32,13 +32,6 @@ def test_a_waiter_of_a_full_partition_holds_up_nobody_else(strict: bool) -> None
     )
 
 
-def test_a_cap_follows_the_limit_and_serves_who_waits_for_it() -> None:
-    play(
-        Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(5)),
-        "come a batch: A; come b batch: Ab; resize 4: AB; come c batch: ABc; resize 1: ABc",
-    )
-
-
 def test_calls_under_no_name_have_a_cap_together() -> None:
     play(Scene(4, Partitions({"live": 0.5}, caps={"": 0.25})), "come a: A; come b unknown: partition; come c live: AC")
 

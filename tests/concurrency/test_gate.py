@@ -138,13 +138,6 @@ def test_a_strict_share_that_nobody_claims_is_lent_after_a_second() -> None:
     )
 
 
-def test_who_waits_by_a_cap_keeps_nobody_else_from_the_last_place() -> None:
-    play(
-        Scene(2, Partitions({}, caps={"batch": 0.5}), Queue(9)),
-        "come a batch: A; come b batch: Ab; come c live: ACb",
-    )
-
-
 def test_who_comes_while_a_gate_is_behind_takes_no_place_under_a_cap_before_those_who_wait_for_it() -> None:
     gate = Gate(1, Partitions({}, caps={"batch": 0.5}), Queue(99))
     batch = gate.partition("batch")

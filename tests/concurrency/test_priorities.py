@@ -55,12 +55,6 @@ def test_one_place_of_eight_goes_to_who_has_waited_longest(order: Order) -> None
     assert line.served(17) == "HHHHHHHaHHHHHHHbH"
 
 
-def test_without_priorities_nobody_has_turns() -> None:
-    line = Line(Queue(99, order="lifo"))
-    line.fill((chr(ord("a") + i), 0) for i in range(12))
-    assert line.served(12) == "lkjihgfedcba"
-
-
 @pytest.mark.parametrize("order", ["fifo", "lifo"])
 def test_priorities_hold_across_partitions_and_so_does_the_turn_of_the_oldest(order: Order) -> None:
     line = Line(Queue(99, order=order), Partitions({}, caps={"batch": 1.0}))
@@ -83,12 +77,6 @@ def test_in_a_full_queue_a_higher_priority_takes_the_place_of_the_last(order: Or
     assert line.gate.waiting.count == 4
 
 
-def test_equal_priorities_displace_nobody() -> None:
-    line = Line(Queue(2))
-    line.fill([("a", 3), ("b", 3)])
-    assert line.come("c", 3) == "queue_full"
-
-
 def test_an_eighth_of_the_queue_is_left_to_lower_priorities() -> None:
     line = Line(Queue(16))
     line.fill([(chr(ord("a") + i), 0) for i in range(16)])
@@ -104,15 +92,6 @@ def test_a_waiter_for_whom_a_share_is_kept_stays() -> None:
     assert line.come("b", 0) == ""
     assert line.come("c", 1) == "b"
     assert line.come("d", 2) == "c"
-
-
-def test_who_was_displaced_leaves_a_gate_as_it_was() -> None:
-    line = Line(Queue(1))
-    line.fill([("a", 0)])
-    (waiter,) = line.names
-    assert line.come("b", 1) == "a"
-    assert line.gate.give_up(waiter)
-    assert (line.gate.waiting.count, line.served(1)) == (1, "b")
 
 
 def test_one_of_each_partition_is_looked_at_however_many_priorities_wait() -> None:

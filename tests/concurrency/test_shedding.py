@@ -57,10 +57,6 @@ def test_an_order_of_ones_own() -> None:
     assert chosen(Shedder(Shedding(after=1, key=oldest)), (["cpu"], 0)) == "a"
 
 
-def test_of_none_none_is_given_up() -> None:
-    assert Shedder(Shedding(after=1)).choose(["cpu"], 0, []) == []
-
-
 @pytest.mark.parametrize(
     ("excesses", "expected"),
     [
@@ -82,7 +78,3 @@ def test_of_calls_above_the_limit_no_more_are_ended_than_are_above_it(excess: in
 
 def test_reasons_of_watchers_end_a_share_however_few_are_above_the_limit() -> None:
     assert chosen(Shedder(Shedding(after=1, over=1, share=0.75)), (["memory"], 1)) == "cba"
-
-
-def test_calls_above_the_limit_are_no_reason_unless_that_is_wanted() -> None:
-    assert chosen(Shedder(Shedding()), *[([], 5)] * 9) == ""

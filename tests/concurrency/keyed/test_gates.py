@@ -105,14 +105,6 @@ def test_what_is_under_way_and_refused_is_counted_by_pattern() -> None:
     assert limiter.busiest() == []
 
 
-def test_shared_keys_teach_one_law() -> None:
-    law = Counting()
-    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: law, shared=True)})
-    for key in ("a", "b", "c"):
-        limiter.acquire(key).success()
-    assert law.seen == 3
-
-
 def test_a_permit_that_is_collected_amid_a_shared_law_changes_nothing_in_its_work() -> None:
     class Collecting(Counting):
         """A law during whose work a permit of another key ends."""
@@ -202,18 +194,6 @@ def test_a_child_forgets_that_a_thread_of_its_parent_held_the_lock_of_the_table(
     forked.set()
     holder.join()
     assert is_free
-
-
-def test_who_listens_hears_of_each_key_whose_limit_changes() -> None:
-    told: list[tuple[str, int, int]] = []
-    limiter = KeyedConcurrencyLimiter({"*": Keyed(lambda: AIMD(initial=4, minimum=1, timeout=5))})
-    limiter.acquire("early").drop()
-    limiter.listen(lambda *change: told.append(change))
-    for key in ("early", "late", "late"):
-        limiter.acquire(key).drop()
-    assert [key for key, _before, _after in told] == ["early", "late", "late"]
-    assert told[1][1:] == (4, told[2][1]), "the change that one call made is where the next one begins"
-    assert all(after < before for _key, before, after in told)
 
 
 def test_who_listens_may_ask_why_for_keys_that_are_there_and_for_those_that_come() -> None:
