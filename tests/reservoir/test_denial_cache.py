@@ -158,10 +158,6 @@ def test_the_answer_to_a_repeated_ask_says_nothing_about_this_one() -> None:
     assert learned(fetch(10)._replace(repeated=True), denial).dry_for(10, 0.0) == 0.0
 
 
-def test_without_denials_nothing_pauses() -> None:
-    assert (NO_DENIALS.dry_for(10, -1e9), NO_DENIALS.wait(10, -1e9)) == (0.0, 0.0)
-
-
 @pytest.mark.parametrize(
     ("until", "pause", "wait"), [(math.inf, 1.0, math.inf), (109.0, 1.0, 9.0), (100.5, 0.5, 0.5), (99.0, 0.01, 0.01)]
 )
@@ -330,9 +326,3 @@ def test_what_is_told_is_kept_and_is_no_second_too_long(quota: str) -> None:
         sooner.pass_by(told - 1 - sooner.round_trip)
         too_long += told > 1 and sooner.call(cost) == 0.0
     assert too_long == 0
-
-
-def test_who_is_refused_at_one_a_second_comes_back_after_one() -> None:
-    alone = Alone(Quota.parse("1/s"), DEFAULT_SIZER, 0.0, Random(1))
-    assert alone.call(1) == 0.0
-    assert whole_seconds(alone.call(1)) == 1

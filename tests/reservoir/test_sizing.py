@@ -60,14 +60,6 @@ def test_of_a_rich_bucket_the_default_leases_for_longer(quota: Quota, want: int)
     assert TimeBatch().want(Usage(quota, 100.0, 0, 0, rich=True)) == want
 
 
-@given(st.floats(0.0, 1e9), st.floats(0.001, 1e6), st.integers(1, 10**9))
-def test_the_default_never_wants_more_than_flows_in_before_its_lease_ends(
-    demand: float, rate: float, burst: int
-) -> None:
-    want = TimeBatch().want(Usage(Quota(rate, burst), demand, 0, 0))
-    assert 0 <= want <= math.ceil(demand * min(0.4, 0.4 * burst / rate))
-
-
 @pytest.mark.parametrize("sizer", [TimeBatch(), FixedBatch(500), FractionBatch(), GrowingBatch()])
 def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(sizer: BatchSizer) -> None:
     last = 0
@@ -200,19 +192,6 @@ def test_one_call_is_not_repeated_demand() -> None:
     demand = Demand(0.0)
     demand.observe(5, 0.0)
     assert [demand.is_repeated(cost) for cost in (4, 5)] == [True, False]
-
-
-@given(st.lists(st.tuples(st.integers(0, 1000), st.floats(0.0, 10.0)), max_size=30))
-def test_looking_more_often_changes_nothing_for_long(observations: list[tuple[int, float]]) -> None:
-    """However irregular the past, a few kernels of silence leave nothing of it."""
-    demand, now = Demand(0.0), 0.0
-    for tokens, pause in observations:
-        now += pause
-        demand.observe(tokens, now)
-    for _ in range(100):
-        now += 0.1
-        demand.observe(0, now)
-    assert 0.0 <= demand.rate < 1e-6
 
 
 @given(st.lists(st.tuples(st.integers(-1000, 1000), st.floats(-0.1, 2.0)), max_size=30))

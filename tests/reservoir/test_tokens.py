@@ -119,12 +119,6 @@ def test_tokens_are_laid_out_under_the_gil_and_not_without_it() -> None:
     assert (MOST if sysconfig.get_config_var("Py_GIL_DISABLED") != 1 else 0) == BY_DEFAULT
 
 
-def test_who_takes_a_step_has_until_the_lease_ends() -> None:
-    some = leased(3)
-    assert some.take(1) == LEASE
-    assert [hit(some) for _ in range(4)] == [LEASE, LEASE, NO_WAIT, NO_WAIT]
-
-
 def test_a_token_of_an_older_lease_does_not_live_longer() -> None:
     some = leased(3)
     some.take(1)
@@ -179,13 +173,6 @@ def test_what_is_hit_while_it_is_emptied_does_not_go_back_as_well() -> None:
     some.take(1)
     assert Lease(some, 0.0).take_all() + some.hits + 1 == 10
     assert some.spent == some.hits + 1
-
-
-def test_a_step_is_counted_where_it_was_taken() -> None:
-    some = leased(10)
-    some.take(1)
-    hit(some)
-    assert (some.spent, some.available) == (2, 8)
 
 
 def test_a_step_after_the_end_is_counted_until_its_taker_says_so() -> None:
