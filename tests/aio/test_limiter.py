@@ -317,6 +317,13 @@ async def test_a_limit_may_be_made_before_there_is_a_loop() -> None:
 # A time budget that a loop which was held up does not shorten
 
 
+async def test_what_is_not_in_time_is_cancelled() -> None:
+    with pytest.raises(TimeoutError):
+        async with CallTimeout(0.05):
+            await asyncio.sleep(10.0)
+    assert virtual_loop().time() < 1000.06
+
+
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 async def test_what_came_while_the_loop_was_held_up_is_in_time(rounds: int) -> None:
     """An answer is read in one round of the loop, understood in the next, and its task has it in the third."""
