@@ -25,7 +25,7 @@ from batchlimit.reservoir.waiter import Admit, Fetch, Waiter
 from batchlimit.stores import MemoryStore
 from tests.depth import depth
 from tests.fields import fields_of
-from tests.sync.stage import KEY, Clock, Stage
+from tests.sync.stage import KEY, Clock, Stage, nothing
 
 QUOTA = Quota(20.0, 40)
 """Leases last 0.8 s."""
@@ -213,6 +213,30 @@ def world(without_refresher: None) -> World:
     return world
 
 
+def test_a_hit_spends_and_asks_nobody(world: World) -> None:
+    assert world.try_acquire(19)
+    assert world.reservoir.tokens.available == 0
+    assert (len(world.stage.asks), world.limiter.statistics().admitted) == (1, 20)
+
+
+def test_a_hit_leaves_what_is_set_aside_for_a_prefetch(world: World) -> None:
+    world.reservoir.tokens.low_watermark = 5
+    assert world.try_acquire(14)
+    assert len(world.stage.asks) == 1
+    assert world.try_acquire(1)
+    assert world.reservoir.requests.wants_refill
+    world.tend()
+    assert len(world.stage.asks) == 2
+
+
+@pytest.mark.parametrize("late", [0.0, 0.001, 1e6])
+def test_a_lease_is_over_at_the_very_instant(world: World, late: float) -> None:
+    world.clock.now = world.reservoir.tokens.expires + late
+    assert world.try_acquire(1)
+    assert len(world.stage.asks) == 2
+    assert world.limiter.statistics().admitted == 2
+
+
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_lease_counts_from_before_the_ask_left(without_refresher: None, where: str) -> None:
     """The store counts from later: so the instance always stops first, however slowly the answer travels."""
@@ -254,6 +278,15 @@ def test_who_was_stopped_between_spending_and_the_look_at_the_clock_spends_nothi
     assert taken == [before[0] - cost]
     assert len(world.stage.asks) == 2
     assert world.limiter.statistics().admitted == before[1] + cost
+
+
+def test_a_lease_that_is_over_admits_nobody_at_a_dry_bucket(world: World) -> None:
+    world.steal(20)
+    world.clock.now = world.reservoir.tokens.expires
+    world.stage.inner = MemoryStore(world.clock)
+    world.steal(40)
+    assert not world.try_acquire(1)
+    assert world.limiter.statistics().admitted == 1
 
 
 def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
@@ -299,6 +332,40 @@ def test_tokens_change_hands_only_under_the_lock(world: World) -> None:
     world.limiter.close()
     assert len(changes) > 5
     assert all(changes)
+
+
+def test_a_remembered_refusal_asks_nobody_and_is_counted(world: World) -> None:
+    world.steal(20)
+    assert world.try_acquire(19)
+    assert not world.try_acquire(3)
+    assert [world.try_acquire(3) for _ in range(5)] == [False] * 5
+    assert (len(world.stage.asks), world.limiter.statistics().refused) == (2, 18)
+
+
+def test_a_remembered_refusal_ends(world: World) -> None:
+    world.steal(20)
+    assert world.try_acquire(19)
+    retry_after = world.limiter.decide(KEY, 3).retry_after
+    world.clock.now += retry_after * 0.999
+    assert not world.try_acquire(3)
+    world.clock.now += retry_after * 0.002
+    assert world.try_acquire(3)
+
+
+def test_a_remembered_refusal_is_of_that_cost_or_more(world: World) -> None:
+    world.steal(18)
+    assert world.try_acquire(19)
+    assert not world.try_acquire(3)
+    assert not world.try_acquire(4)
+    assert world.try_acquire(2)
+
+
+def test_a_failure_leaves_what_is_here_to_others(world: World) -> None:
+    world.reachable = False
+    assert not world.try_acquire(20)
+    assert world.try_acquire(19)
+    world.stage.before = nothing
+    assert world.try_acquire(20)
 
 
 WITHOUT_GIL = """
