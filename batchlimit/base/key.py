@@ -178,7 +178,13 @@ def limits_by_name(limits: object, like: str, made: Callable[[str, int, Any], T]
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} (the limit of {shown(name)})") from None
     find = by_name(entries, partial(none_for, "limit"))
-    return lambda key: find(check_key(key))
+
+    def limit(key: str) -> T:
+        if key.__class__ is not str or not key:
+            check_key(key)  # it raises; a key that stays in this process need not be encodable
+        return find(key)
+
+    return limit
 
 
 def none_for(what: str, key: str) -> Never:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from batchlimit.base.lazy import needed
@@ -18,7 +17,7 @@ from batchlimit.integrations.source import AsyncLimiterSource, RulesSource
 from batchlimit.rules.rule import ChargeSetting, RuleCost
 
 with needed(__name__, "litestar", "Litestar"):
-    from litestar import Litestar
+    from litestar import Litestar, Response
     from litestar.config.cors import CORSConfig
     from litestar.connection import ASGIConnection
     from litestar.exceptions import HTTPException, WebSocketException
@@ -92,8 +91,7 @@ def add_rate_limits(
     app.asgi_handler = middleware  # type: ignore[assignment]  # inside what gives a scope its application
     app.on_startup.insert(0, check)
     app.on_shutdown.append(middleware.close)
-    answer: Any = lambda _, error: SimpleNamespace(to_asgi_response=lambda **_: partial(reject, error.refusal))  # noqa: E731
-    app.exception_handlers.setdefault(RefusedRequest, answer)
+    app.exception_handlers.setdefault(RefusedRequest, lambda _, error: _Answer(error.refusal))
     return middleware
 
 
@@ -165,3 +163,15 @@ def route_limit(key: str, **options: Any) -> DefineMiddleware:
         ...     return data
     """
     return DefineMiddleware(RouteLimitMiddleware, key=key, **options)  # type: ignore[arg-type]
+
+
+class _Answer(Response[None]):
+    """What the middleware answers to a refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(None, status_code=refusal.status)
+        self._refusal = refusal
+
+    def to_asgi_response(self, *arguments: Any, **options: Any) -> Any:
+        """Return an ASGI application that answers."""
+        return partial(reject, self._refusal)

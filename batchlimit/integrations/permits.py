@@ -38,7 +38,7 @@ AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | Async
 _faults = Faults()
 _fields = Fields("off")
 Limiter = TypeVar("Limiter", bound=AnyLimiter)
-_whole = partial(whole, "priority", least=-math.inf, most=math.inf)
+whole_priority = partial(whole, "priority", least=-math.inf, most=math.inf)
 _text = partial(of_kind, "its name", kind=str, what="a str")
 _body = lru_cache(lambda reason: reduced_capacity(detail=reason).body())  # one for each reason: there are eight
 
@@ -70,7 +70,7 @@ _FAILED = {
 }
 
 
-def _asked(name: str, function: Callable[[Any], Any], about: object, check: Callable[[Any], T], otherwise: T) -> T:
+def asked_of(name: str, function: Callable[[Any], Any], about: object, check: Callable[[Any], T], otherwise: T) -> T:
     """Return what a function of the user's says; or `otherwise`, and tell the log, if it raises or says nonsense."""
     try:
         return check(function(about))
@@ -180,19 +180,17 @@ class WebPermits(PermitSource):
 
     def __init__(self, kinds: tuple[type, ...], limits: ConcurrencyLimit) -> None:
         self._limits, partition = limits, limits.partition
-        named = (
-            (lambda _: "") if partition is None else partial(_asked, "partition", partition, check=_text, otherwise="")
-        )
+        named = partial(asked_of, "partition", partition or (lambda _: ""), check=_text, otherwise="")
         super().__init__(kinds, limits.limiter, named, limits.key)
 
     def passes_by(self, request: object) -> bool:
         """Return whether a request is not limited."""
-        return self._limits.bypass is not None and _asked("bypass", self._limits.bypass, request, bool, False)
+        return self._limits.bypass is not None and asked_of("bypass", self._limits.bypass, request, bool, False)
 
     def acquire(self, request: object, **_: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
         asks = self._limits.priority
-        priority = 0 if asks is None else _asked("priority", asks, request, _whole, 0)
+        priority = 0 if asks is None else asked_of("priority", asks, request, whole_priority, 0)
         return super().acquire(request, timeout=self._limits.timeout, priority=priority)
 
     def complete(self, permit: AnyPermit, request: object, response: Response) -> None:
@@ -200,8 +198,8 @@ class WebPermits(PermitSource):
         if isinstance(permit, SharedPermit | AsyncSharedPermit):
             permit.release()
         else:
-            permit.operation = _asked("operation", self._limits.operation, request, _text, "")
-            give_back(permit, _asked("outcome", self._limits.outcome, response, Outcome, Outcome.IGNORED))
+            permit.operation = asked_of("operation", self._limits.operation, request, _text, "")
+            give_back(permit, asked_of("outcome", self._limits.outcome, response, Outcome, Outcome.IGNORED))
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:

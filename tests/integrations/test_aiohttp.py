@@ -371,3 +371,56 @@ async def test_what_is_no_response_is_told_by_aiohttp_and_keeps_no_permit(caplog
         assert await status(client, url) == 500
         assert limiter.statistics().in_flight == 0
     assert "Missing return statement" in caplog.text
+
+
+async def test_an_error_with_a_status_is_no_answer() -> None:
+    """As that of a client: it is what another service answered."""
+
+    async def fails(request: web.Request) -> web.Response:
+        raise aiohttp.ClientResponseError(Any, (), status=503)  # type: ignore[arg-type]
+
+    async with limited_to_one(web.get("/", fails)) as (limiter, url, client):
+        assert await status(client, url) == 500
+        assert (limiter.statistics().dropped, limiter.statistics().ignored) == (0, 1)
+
+
+async def test_what_a_handler_raises_may_be_answered_by_another_middleware() -> None:
+    heard: list[tuple[int, bool, bool]] = []
+
+    def charge(response: Any) -> bool:
+        heard.append((response.status, response.complete, response.sent > 0))
+        return False
+
+    @web.middleware
+    async def form(request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            return await handler(request)  # type: ignore[no-any-return]
+        except web.HTTPUnauthorized:
+            return web.Response(status=401, text="form")
+
+    async def locked(request: web.Request) -> web.Response:
+        raise web.HTTPUnauthorized
+
+    app = web.Application()
+    app.router.add_get("/", locked)
+    Limits("memory://", [Rule("all", "9/hour", key="all", charge=charge)], checks=False).setup(app)
+    app.middlewares.insert(0, form)
+    async with served(app) as url, aiohttp.ClientSession() as client, client.get(url) as reply:
+        assert (reply.status, await reply.text()) == (401, "form")
+    assert heard == [(401, True, True)]
+
+
+async def test_a_handler_that_is_called_after_its_request_has_ended_says_so() -> None:
+    requests: list[web.Request] = []
+
+    async def keep(request: web.Request) -> web.Response:
+        requests.append(request)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", keep)
+    Limits("memory://", [Rule("search", "9/hour", key="search", match=None)], checks=False).setup(app)
+    async with served(app) as url, aiohttp.ClientSession() as client:
+        assert await status(client, url) == 200
+        with pytest.raises(LookupError, match="has ended"):
+            await limited("search")(keep)(requests[0])

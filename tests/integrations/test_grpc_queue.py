@@ -183,3 +183,10 @@ def test_a_shared_limiter_has_no_queue_of_this_kind() -> None:
         pytest.raises(TypeError, match="workers= is for limiters of this process"),
     ):
         ConcurrencyInterceptor(limiter, key=lambda details: "a", workers=pool)
+
+
+def test_a_priority_that_is_no_number_is_none() -> None:
+    """As before web applications: a mistake of the user's is told in the log, and refuses nobody."""
+    with full(priority=lambda details: None) as (_, client, held):
+        held.success()
+        assert client.call("unary_unary", "a").answers() == ["a"]

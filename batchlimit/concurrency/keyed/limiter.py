@@ -47,7 +47,7 @@ class BaseKeyedLimiter(LocalLimiter):
             raise ValueError("over= is about the limit of one key: give such a shedding to Keyed")
         gates = KeyedGates(limits, options, max_keys, idle_after)
         self._by_key = gates.by_key
-        self._begin(gates, (*options.watchers, *[gates] * gates.watches_keys), every, gates.sheds)
+        self._begin(gates, (*options.watchers, gates) if gates.watches_keys else options.watchers, every, gates.sheds)
 
     def statistics(self) -> KeyedStatistics:
         """Return how many calls are under way and wait now, and what was counted so far, by pattern.

@@ -103,7 +103,7 @@ class ShareThreshold(Threshold):
     def __init__(self, threshold: object, low: object, relief: float = 1.0) -> None:
         high = between("threshold", threshold, 0.0, 1.0, "(]")
         super().__init__(high, relief * high if low is None else between("low", low, 0.0, 1.0, "(]"))
-        self._before: Mapping[str, Counted] = {}
+        self._before: dict[str, Counted] = {}
 
     def worst(self, seen: Mapping[str, Counted]) -> tuple[float, str, float, float] | None:
         """Return the largest share since the last look if it is too high, with its part, what passed, and seconds."""
@@ -113,6 +113,6 @@ class ShareThreshold(Threshold):
             if (passed := now.passed - before.passed) > 0:  # else nothing came, or the counts began anew
                 share = (now.used - before.used) / (passed * now.at_once)  # below 0, so low, if they began anew
                 news.append((share, part, passed, now.seconds - before.seconds))
-        self._before = seen
+        self._before.update(seen)  # one that cannot be read now goes on where it was
         found = max(news, default=(0.0, "", 0.0, 0.0))  # of nothing: it is low until it is known again
         return found if self.update(found[0]) else None

@@ -63,10 +63,12 @@ def concurrency_limits(
             response = await handler(request)
             if isinstance(response, web.StreamResponse):  # else aiohttp tells what is wrong, and answers 500
                 await send(request, response)
+        except web.HTTPException as raised:
+            permits.complete(permit, request, Response(raised.status, error=raised))
+            raise
         except BaseException as error:
-            left, is_answer = isinstance(error, asyncio.CancelledError | ConnectionError), hasattr(error, "status")
-            status = getattr(error, "status", 499 if left else 500)  # that of an HTTPException
-            permits.complete(permit, request, Response(status, error=error, complete=is_answer))
+            status = 499 if isinstance(error, asyncio.CancelledError | ConnectionError) else 500  # 499: the client left
+            permits.complete(permit, request, Response(status, error=error, complete=False))
             raise
         permits.complete(permit, request, Response(getattr(response, "status", 500)))
         return response

@@ -99,8 +99,8 @@ class Limits:
         request[HOLD] = vars(request)[HOLD_NAME] = hold = AiohttpHold(front, outcome, self._reject)
         try:
             response = await handler(request)
-        except web.HTTPException as answer:
-            await hold.finish(request, answer)
+        except web.HTTPException as answer:  # sent by aiohttp, unless another middleware answers something else
+            hold.settle(answer) if hold.response else hold.answered(request, answer)
             raise
         except BaseException as error:
             hold.settle(error)
@@ -181,6 +181,8 @@ def limited(key: str, *, cost: RuleCost | None = None, charge: ChargeSetting = N
             if hold is None:
                 give_back_permit({PERMIT: request.get(CALL_PERMIT)})
                 return answer(unprotected(key, "call setup(app) of Limits whose rules have this key and match=None"))
+            if hold.outcome.request is None:
+                raise LookupError("the response of this request has ended: nothing more can be charged to it")
             refusal = await hold.front.enforcer.ask(limit, hold.outcome, parameters=request.match_info)
             return await (handler(*args, **kwargs) if refusal is None else hold.reject(request, refusal))
 
@@ -224,13 +226,16 @@ class AiohttpHold:
             if not isinstance(error, ConnectionError):
                 raise
         else:
-            self.response = response
-            self._sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
-            self.settle(None)
+            self.answered(request, response)
 
-    def settle(self, error: BaseException | None) -> None:
+    def answered(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Settle a request by a response that is complete."""
+        self._sent = self._sent or (0 if request.method == "HEAD" else response.content_length or 0)
+        self.settle(None, response)
+
+    def settle(self, error: BaseException | None, answer: web.StreamResponse | None = None) -> None:
         """Settle a request by its response, or by what its handler, or sending the response, has raised."""
-        response = self.response
+        response = answer or self.response
         left = isinstance(error, asyncio.CancelledError | ConnectionError)  # the client; no response may have started
         status, told = (499 if left else 500, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]

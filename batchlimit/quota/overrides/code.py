@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from batchlimit.base.key import by_name, none_for, stored
@@ -112,14 +111,14 @@ class _Named:
             self.now[name] = limit._replace(quota=before_it.quota if before_it and is_same else replace(limit.quota))
         known: dict[str, CodeLimit] = {} if before is None else {**before.gone, **then}
         self.gone: dict[str, CodeLimit] = {name: limit for name, limit in known.items() if name not in self.now}
-        self._find, self._find_gone = by_name(self.now), by_name(self.gone, partial(none_for, "quota"))
+        self._find, self._find_gone = by_name(self.now), by_name(self.gone)
         quotas = {name: limit.quota for name, limit in {**self.now, **self.gone}.items()}
         self.policies = Policies(quotas, {name: limit.quota for name, limit in then.items()})
 
     def limit(self, key: str) -> CodeLimit:
         """Return what holds for a key; ValueError: nothing."""
         name = stored(key)
-        return self._find(name) or self._find_gone(name)
+        return self._find(name) or self._find_gone(name) or none_for("quota", key)
 
     def __call__(self, key: str) -> Quota:
         """Return the quota of a key."""

@@ -361,3 +361,9 @@ def test_keys_that_have_no_limit(key: Any, message: str) -> None:
 def test_several_keys_are_named_once_each(keys: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         KeyedConcurrencyLimiter({"*": 1}).acquire_all(keys)
+
+
+def test_a_key_of_one_process_need_not_be_encodable() -> None:
+    """It may be a file's name."""
+    with KeyedConcurrencyLimiter({"*": 1}) as limiter, limiter.acquire("\udce9"):
+        assert limiter.busiest()[0].key == "\udce9"

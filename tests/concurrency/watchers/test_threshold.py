@@ -107,3 +107,9 @@ def test_thresholds_of_watchers_are_shares(watcher: Callable[..., object], share
 def test_a_share_is_a_number(share: object) -> None:
     with pytest.raises(TypeError, match=repr(share)):
         MemoryWatcher(share)  # type: ignore[arg-type]
+
+
+def test_a_part_that_could_not_be_read_once_goes_on_where_it_was() -> None:
+    threshold = ShareThreshold(0.5, None)
+    looks = [{"a": Counted(0, 0)}, {}, {"a": Counted(9, 10)}]
+    assert [threshold.worst(look) is not None for look in looks] == [False, False, True]

@@ -84,3 +84,9 @@ def test_a_key_of_which_the_file_says_no_more_fails_and_is_enforced_as_the_code_
     made = Code(quota_rule(Quota(9.0)), "open", "shadow", Rank(3, 50.0))
     found = made.by_file(CodeLimits({"ann": CodeLimit(FIVE)}), made, 80.0)
     assert (found.policy("ann"), found.mode("ann"), found.is_enforced) == (made.policy("ann"), "shadow", False)
+
+
+def test_a_long_key_without_a_quota_is_named_as_its_caller_named_it() -> None:
+    with pytest.raises(ValueError, match="no quota for key 'uuu") as caught:
+        obeyed({"ann": CodeLimit(FIVE)}).quota("u" * 300)
+    assert "#" not in str(caught.value)
