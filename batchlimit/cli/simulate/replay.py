@@ -107,10 +107,12 @@ class Replay:
         for at, group in groupby(lines, itemgetter(0)):
             together, before = list(group), result.admitted
             was_asked, is_asked = is_asked, self._is_exact or result.asked < _FIRST or at % _OF < _STRETCH
-            self._stretch += is_asked and not was_asked
+            if is_asked and not was_asked:
+                self._stretch += 1
             result.begun, result.ended = result.begun or at, at
+            apart = 1 / len(together) if at.is_integer() else 0.0
             for number, line in enumerate(together):
-                result.admitted += self._request(line, at + number / len(together) * at.is_integer(), is_asked)
+                result.admitted += self._request(line, at + number * apart, is_asked)
             passed, (admitted, refused) = result.admitted - before, result.seconds.get(int(at), (0, 0))
             result.seconds[int(at)] = admitted + passed, refused + len(together) - passed
             result.requests += len(together)
@@ -127,11 +129,9 @@ class Replay:
         limiter, enforced, shadows = None, list[Charge](), list[Charge]()
         if is_asked:
             self._fleet.move(at)
-            count = len(self._fleet.limiters)
-            is_near = self._by is Spread.CLIENT
-            limiter = self._fleet.limiters[
-                crc32(line[3].encode()) % count if is_near else self._random.randrange(count)
-            ]
+            limiters = self._fleet.limiters
+            own = crc32(line[3].encode()) % len(limiters)
+            limiter = limiters[own] if self._by is Spread.CLIENT else self._random.choice(limiters)
         for rule, template, parameters in ways:
             try:
                 key = template.fill({"ip": line[3], "user": line[4]}, parameters)
