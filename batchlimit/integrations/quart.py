@@ -51,6 +51,7 @@ class Limits(Extension[Quart, AsyncLimiterSource]):
 
     Example:
         >>> from quart import Quart
+        >>> from batchlimit.integrations.quart import limited
         >>> from batchlimit.rules import Rule
         >>> app = Quart("shop")
         >>> limits = Limits("memory://", [Rule("search", "3/hour", key="search:all", match=None)], app)
