@@ -19,7 +19,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_462,
+    "lines": 46_465,
     "functions": 3_338,
     "files": 291,
     "classes of one name": 9,

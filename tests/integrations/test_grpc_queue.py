@@ -186,7 +186,7 @@ def test_a_shared_limiter_has_no_queue_of_this_kind() -> None:
 
 
 def test_a_priority_that_is_no_number_is_none() -> None:
-    """As before web applications: a mistake of the user's is told in the log, and refuses nobody."""
+    """As before web applications: the log has the mistake, and nobody is refused for it."""
     with full(priority=lambda details: None) as (_, client, held):
         held.success()
         assert client.call("unary_unary", "a").answers() == ["a"]

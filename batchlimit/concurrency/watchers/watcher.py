@@ -87,12 +87,12 @@ class Threshold:
 
 
 class Counted(NamedTuple):
-    """What was counted so far of a part of the machine."""
+    """Counts of one part of the machine, since it began to count."""
 
     used: float
-    passed: float  # what is told is the share of this that was used
-    at_once: float = 1.0  # as many may be used at the same time
-    seconds: float = 0.0  # that tasks were held back
+    passed: float  # `used` is a share of this
+    at_once: float = 1.0  # so many may be used at the same time
+    seconds: float = 0.0  # in which tasks were held back
 
 
 class ShareThreshold(Threshold):
@@ -114,5 +114,8 @@ class ShareThreshold(Threshold):
                 share = (now.used - before.used) / (passed * now.at_once)  # below 0, so low, if they began anew
                 news.append((share, part, passed, now.seconds - before.seconds))
         self._before.update(seen)  # one that cannot be read now goes on where it was
-        found = max(news, default=(0.0, "", 0.0, 0.0))  # of nothing: it is low until it is known again
+        if not news:
+            self.forget()
+            return None
+        found = max(news)
         return found if self.update(found[0]) else None

@@ -100,7 +100,7 @@ class Limits:
         try:
             response = await handler(request)
         except web.HTTPException as answer:  # sent by aiohttp, unless another middleware answers something else
-            hold.settle(answer) if hold.response else hold.answered(request, answer)
+            hold.answered(request, answer) if hold.response is None else hold.settle(answer)
             raise
         except BaseException as error:
             hold.settle(error)
@@ -235,7 +235,7 @@ class AiohttpHold:
 
     def settle(self, error: BaseException | None, answer: web.StreamResponse | None = None) -> None:
         """Settle a request by its response, or by what its handler, or sending the response, has raised."""
-        response = answer or self.response
+        response = self.response if answer is None else answer
         left = isinstance(error, asyncio.CancelledError | ConnectionError)  # the client; no response may have started
         status, told = (499 if left else 500, ()) if response is None else (response.status, response.headers.items())
         headers = [(name.lower().encode("latin-1"), value.encode("utf-8")) for name, value in told]
