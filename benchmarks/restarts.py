@@ -7,7 +7,8 @@ over connections that stay open, half over fresh ones. A client that is cut off 
 restarts the workers. gunicorn lets all old ones go before the new ones have imported the application. It answers nobody
 until then ("silence"). A bucket that is full by then gets no more refill, whoever keeps it. So a plain bucket stands
 beside the limiter. It decides on the same requests at the instants of their answers. Tokens that are there at the end
-are lost by neither. "died" are tokens that were granted and neither spent nor returned.
+are lost by neither. "died" are tokens that were granted and neither spent nor returned. The servers find all modules
+compiled, as pip installs them: the first workers see to that.
 
 Exit status 1 if a window has more than burst + rate * T. The same if the limiter lost more than 2 %, unless a silence
 lasted for half the time in which the bucket fills.
@@ -25,6 +26,7 @@ from collections.abc import Coroutine, Iterable
 from contextlib import ExitStack, closing, nullcontext
 from importlib.util import find_spec
 from itertools import pairwise
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from batchlimit import Quota
@@ -207,7 +209,8 @@ def run(url: str, server: str, *, workers: int, rate: int, seconds: float, resta
     command = [each.replace("{workers}", str(workers)) for each in SERVERS[server]]
     quota, key = Quota.parse(f"{rate}/s"), f"all-{uuid.uuid4().hex}"
     with ExitStack() as stack:
-        crew = stack.enter_context(working(command, ROOT, STORE=url, QUOTA=f"{rate}/s", KEY=key))
+        compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": stack.enter_context(TemporaryDirectory())}
+        crew = stack.enter_context(working(command, ROOT, STORE=url, QUOTA=f"{rate}/s", KEY=key, **compiled))
         watch = Watch(stack.enter_context(Admin.from_url(url)), key) if url else None
         meet(crew.port, workers)
         client = Client(crew.port)
