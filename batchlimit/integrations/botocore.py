@@ -62,12 +62,9 @@ def limit_client(
         >>> limit_client(client, limiter, wait=10)
     """
     upstream = Upstream(limiter, _LIBRARY, key, **terms)
-    sender = client._endpoint.http_session  # noqa: SLF001  there is no public way to what sends
-
-    def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        return run(upstream.steps(request, lambda: sender.send(request)))
-
-    client.meta.events.register("before-send", send)
+    sender = client._endpoint.http_session  # noqa: SLF001  a handler of "before-send" would send what others answered
+    send = sender.send
+    sender.send = lambda request: run(upstream.steps(request, lambda: send(request)))
 
 
 def _answered(request: AWSPreparedRequest, answer: Unsent) -> AWSResponse:

@@ -7,9 +7,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from botocore.awsrequest import AWSResponse
 
 from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.aiohttp_client import LimitedClient
+from batchlimit.integrations.botocore import _Nothing, limit_client
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 from tests.integrations.outgoing.clients import CLIENTS, Botocore, Client, Niquests, Requests
@@ -156,6 +158,18 @@ def test_each_attempt_of_a_client_that_retries_is_charged(make: Make, server: Up
     client = make(quota="3/hour", wait=0)
     server.says = lambda: Said(500)
     assert statuses(client, server.url, 4) == [500, 500, 500, client.refused]
+
+
+@pytest.mark.parametrize("make", [Botocore], indirect=True)
+def test_a_call_of_aws_is_sent_once_behind_two_limits_and_not_if_a_handler_answers(make: Any, server: Upstream) -> None:
+    client, second = make(quota="9/hour"), RateLimiter(MemoryStore(), "9/hour")
+    of_aws = client.client(server.url)
+    limit_client(of_aws, second)
+    assert client.get(server.url) == (200, b"fine")
+    of_aws.meta.events.register("before-send", lambda request, **_: AWSResponse(request.url, 404, {}, _Nothing()))
+    assert client.get(server.url)[0] == 404  # as moto answers
+    left = [limiter.peek("127.0.0.1").remaining for limiter in (client.rates, second)]
+    assert (left, len(server.asked)) == ([8, 8], 1)
 
 
 @OF_ANY_URL
