@@ -23,9 +23,9 @@ def test_workers_that_are_forked_from_a_used_limiter_share_the_burst_with_it(
 ) -> None:
     """As gunicorn does with --preload: the master goes on, the workers have threads, and end by themselves."""
     program = """
-    limiter = limiter_of("0.001/s burst 1000")
-    bucket = limiter.bucket(KEY)  # it knows of a key entry that is the master's
-    bucket.acquire()
+    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(100))
+    bucket = limiter.bucket(KEY)
+    bucket.acquire()  # it knows of a key entry that is the master's, and of what that has leased
     reader, writer = os.pipe()
 
     def work():
