@@ -33,10 +33,10 @@ class Scene:
         self.gate, self.address = gate, address
 
     @contextmanager
-    def client(self, limiter: Any, **options: Any) -> Iterator[Client]:
+    def client(self, limiter: Any, *behind: Any, **options: Any) -> Iterator[Client]:
         limits = faces.ConcurrencyClientInterceptor(limiter, **options)
         with limiter, grpc.insecure_channel(self.address) as channel:
-            yield Client(grpc.intercept_channel(channel, limits))
+            yield Client(grpc.intercept_channel(channel, limits, *behind))
 
     @asynccontextmanager
     async def channel(self, limiter: Any, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
@@ -87,13 +87,35 @@ def test_the_status_of_a_call_tells_the_law(scene: Scene, kind: str, request_: s
         assert resting(limiter) == counted
 
 
-def test_a_cancelled_call_gives_its_place_back(scene: Scene) -> None:
+@pytest.mark.parametrize("requests", [["hold"], ["a", "hold"]], ids=["unary_stream", "stream_stream"])
+@pytest.mark.parametrize("cancels", [True, False], ids=["cancelled", "dropped"])
+def test_a_stream_that_its_reader_leaves_gives_its_place_back(scene: Scene, requests: list[str], cancels: bool) -> None:
+    """grpcio cancels one that nobody holds any more."""
     limiter = ConcurrencyLimiter(Fixed(1))
     with scene.client(limiter) as client:
-        call = client.call("unary_stream", "hold")
-        assert call.first() == "first"
-        call.cancel()
+        call = client.call("stream_stream" if requests[1:] else "unary_stream", *requests)
+        assert call.first() in ("first", "a")
+        if cancels:
+            call.cancel()
+        del call
         assert resting(limiter) == (0, 0, 1)
+
+
+class Traced(grpc.UnaryStreamClientInterceptor):
+    """Answers with a generator and no call, as that of OpenTelemetry."""
+
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        yield from continuation(client_call_details, request)
+
+
+def test_a_stream_of_an_interceptor_that_returns_no_call_is_read_and_counted(scene: Scene) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1))
+    with scene.client(limiter, Traced()) as client:
+        assert client.call("unary_stream", "a").answers() == ["first", "a"]
+        assert client.call("unary_stream", "hold").first() == "first"
+        with pytest.raises(grpc.RpcError):
+            client.call("unary_stream", "abort UNAVAILABLE").answers()
+        assert resting(limiter) == (1, 1, 1)
 
 
 def test_each_method_has_a_limit_of_its_own_by_a_keyed_limiter(scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
@@ -145,8 +146,8 @@ class Admits:
         """Return what gets the end of the call (None: nobody needs it), or raise what refuses it."""
         raise NotImplementedError
 
-    def _call(self, details: Any, send: Callable[[Any], Any], watch: Callable[[Any, Ended], None]) -> Steps[Any]:
-        """Let a call go, with the rest of its time, or refuse it; `watch` tells of its end. Return the call."""
+    def _call(self, details: Any, send: Callable[[Any], Any], watch: Callable[[Any, Ended], Any]) -> Steps[Any]:
+        """Let a call go, with the rest of its time, or refuse it; `watch` tells of its end. Return what to read."""
         began, given = time.monotonic(), details.timeout
         timeout = min((each for each in (self._timeout, given) if each is not None), default=None)
         asked = details
@@ -162,8 +163,7 @@ class Admits:
         except BaseException as error:
             ended(grpc.StatusCode.UNKNOWN, (), error)
             raise
-        watch(call, ended)
-        return call
+        return watch(call, ended)
 
 
 class EveryCall(
@@ -189,14 +189,34 @@ class EveryCall(
     intercept_stream_unary = intercept_stream_stream = intercept_unary_unary  # type: ignore[assignment]
 
 
-def _watch(call: Any, ended: Ended) -> None:
-    def end(_: object = None) -> None:  # it may be long after the call was returned
-        ended(call.code(), call.trailing_metadata(), None)
+def _watch(call: Any, ended: Ended) -> Any:
+    """Tell of the end of a call, and keep it not: grpcio cancels one that its reader drops. Return what to read."""
+    if not hasattr(call, "code"):
+        return _iterated(call, ended)
+    if (state := getattr(call, "_state", None)) is None or call.done():
+        call.add_done_callback(lambda _: ended(call.code(), call.trailing_metadata(), None))
+        return call
+    seen = weakref.ref(state)  # it lasts until all callbacks have run
 
-    if hasattr(call, "add_done_callback"):
-        call.add_done_callback(end)
-    elif not call.add_callback(end):
+    def end() -> None:
+        ended(getattr(seen(), "code", grpc.StatusCode.CANCELLED), getattr(seen(), "trailing_metadata", ()), None)
+
+    if not call.add_callback(end):
         end()
+    return call
+
+
+def _iterated(responses: Any, ended: Ended) -> Any:
+    """Yield the responses of an interceptor behind this one that returns no call, as OpenTelemetry's."""
+    code = grpc.StatusCode.CANCELLED
+    try:
+        yield from responses
+        code = grpc.StatusCode.OK
+    except grpc.RpcError as error:
+        code = error.code() if hasattr(error, "code") else grpc.StatusCode.UNKNOWN
+        raise
+    finally:
+        ended(code, (), None)
 
 
 _KINDS: tuple[tuple[type[grpc.aio.ClientInterceptor], str], ...] = (
@@ -222,7 +242,7 @@ class AsyncEveryCall(Admits):
     async def _intercept(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
         return await drive(self._call(client_call_details, lambda details: continuation(details, request), self._watch))
 
-    def _watch(self, call: Any, ended: Ended) -> None:
+    def _watch(self, call: Any, ended: Ended) -> Any:
         async def end() -> None:  # in a task, which may be long after the interceptor has returned the call
             ended(await call.code(), await call.trailing_metadata(), None)
 
@@ -235,3 +255,4 @@ class AsyncEveryCall(Admits):
             call.add_done_callback(begin)
         except NotImplementedError:  # the response of an interceptor behind this one: there is no call
             begin()
+        return call
