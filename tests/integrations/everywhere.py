@@ -57,14 +57,13 @@ class Served:
     What a task awaits, `run` awaits on its loop; in a thread it is there.
     """
 
-    def __init__(
-        self, get: Callable[[str, dict[str, str]], Reply], statistics: Any, run: Callable[[Any], Any], call: Any = None
-    ) -> None:
+    def __init__(self, get: Callable[..., Reply], statistics: Any, run: Callable[[Any], Any], call: Any = None) -> None:
         self._get, self.statistics, self.run, self.call = get, statistics, run, call
 
-    def get(self, path: str, user: str = "ann", **fields: str) -> Reply:
-        """Call it with a path, as a user, with header fields."""
-        return self._get(path, {"x-user": user, **{name.replace("_", "-"): text for name, text in fields.items()}})
+    def get(self, path: str, user: str = "ann", method: str = "GET", **fields: str) -> Reply:
+        """Call it with a path, as a user, by a method, with header fields."""
+        given = {name.replace("_", "-"): text for name, text in fields.items()}
+        return self._get(method, path, {"x-user": user, **given})
 
     def statuses(self, path: str, times: int, user: str = "ann") -> list[int]:
         return [self.get(path, user).status for _ in range(times)]
@@ -74,9 +73,9 @@ class Served:
 def on_loop(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
     with asyncio.Runner() as runner:
 
-        def get(path: str, given: dict[str, str]) -> Reply:
+        def get(method: str, path: str, given: dict[str, str]) -> Reply:
             headers = [(name.encode(), text.encode()) for name, text in {"host": "x", **given}.items()]
-            reply = runner.run(call(app, http(path, headers=headers)))
+            reply = runner.run(call(app, http(path, method, headers=headers)))
             fields = {name.decode().lower(): value.decode() for name, value in reply.fields.items()}
             return Reply(reply.status, reply.body.decode(), fields)
 
@@ -85,9 +84,9 @@ def on_loop(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
 
 @contextmanager
 def in_thread(app: Any, statistics: Callable[[], Any]) -> Iterator[Served]:
-    def get(path: str, given: dict[str, str]) -> Reply:
+    def get(method: str, path: str, given: dict[str, str]) -> Reply:
         told: list[Any] = []
-        environ: dict[str, Any] = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "REMOTE_ADDR": "192.0.2.1"}
+        environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "REMOTE_ADDR": "192.0.2.1"}
         environ |= {f"HTTP_{name.upper().replace('-', '_')}": text for name, text in given.items()}
         environ |= {"SERVER_NAME": "x", "SERVER_PORT": "80", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO()}
         body = app(environ, lambda status, fields, *_: told.extend((status, fields)))
@@ -125,15 +124,15 @@ def _serving(made: Callable[..., Made], face: Any, serve: Any) -> Any:
 def in_server(app: web.Application, statistics: Callable[[], Any]) -> Iterator[Served]:
     """Serve an application of aiohttp, which is no function."""
 
-    async def ask(path: str, given: dict[str, str]) -> Reply:
-        async with client.get(path, headers=given) as reply:
+    async def ask(method: str, path: str, given: dict[str, str]) -> Reply:
+        async with client.request(method, path, headers=given) as reply:
             fields = {name.lower(): value for name, value in reply.headers.items()}
             return Reply(reply.status, await reply.text(), fields)
 
     with asyncio.Runner() as runner:
         client = runner.run(_client(app))
         try:
-            yield Served(lambda path, given: runner.run(ask(path, given)), statistics, runner.run)
+            yield Served(lambda *asked: runner.run(ask(*asked)), statistics, runner.run)
         finally:
             runner.run(client.close())
 

@@ -232,23 +232,6 @@ def test_a_class_is_not_decorated() -> None:
         limited("search:{user}")(View)
 
 
-async def test_the_limiter_is_made_at_the_start_and_closed_at_the_end() -> None:
-    made: list[AsyncRateLimiter] = []
-
-    def make() -> AsyncRateLimiter:
-        made.append(AsyncRateLimiter.from_url("memory://", Rules(RULES).quotas))
-        return made[-1]
-
-    app = application()
-    Limits(make, RULES, identify=user).setup(app)
-    assert not made
-    async with served(app) as url, aiohttp.ClientSession() as client:
-        assert (await client.get(url + "/search")).status == 200
-    with pytest.raises(Exception, match="closed"):
-        await made[0].try_acquire("all")
-    assert len(made) == 1
-
-
 async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
     heard: list[Any] = []
 
@@ -280,38 +263,6 @@ async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
         await websocket.send_str("hello")
         await websocket.close()
     assert heard == ["hello"]
-
-
-async def test_a_file_is_sent_once_and_a_client_may_leave(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_bytes(b"file")
-    ended = asyncio.Event()
-
-    def charge(response: Any) -> bool:
-        ended.set()
-        return bool(response.complete)
-
-    async def endless(request: web.Request) -> web.Response:
-        async def parts() -> AsyncIterator[bytes]:
-            while True:
-                yield b"x" * 1000
-                await asyncio.sleep(0)
-
-        return web.Response(body=parts())
-
-    app = web.Application()
-    app.router.add_static("/static", tmp_path)
-    app.router.add_get("/endless", endless)
-    Limits("memory://", [Rule("all", "9/hour", key="all", charge=charge)]).setup(app)
-    async with served(app) as url, aiohttp.ClientSession() as client:
-        for _ in range(2):
-            async with client.get(f"{url}/static/file") as reply:
-                assert await reply.read() == b"file"
-        ended.clear()
-        async with client.get(f"{url}/endless") as reply:
-            await reply.content.readexactly(1000)
-            reply.close()
-        await asyncio.wait_for(ended.wait(), 100.0)
-    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 # At most so many at once: what needs a permit, and what it sends

@@ -178,9 +178,3 @@ def test_a_limiter_by_a_file_is_compared_with_rules_that_do_not_stand_there(tmp_
     assert Front(RateLimiter.from_url("memory://", RuleFile(path)), [ALL, IP]).statistics().findings == {
         "other-quota": ("all",)
     }
-
-
-def test_what_a_check_found_stands_in_the_statistics() -> None:
-    front = Front("memory://", [USER])
-    front.admit("GET", "/elsewhere", "192.0.2.1", [])
-    assert front.statistics().findings == {"memory-store": ("",), "unmatched": ("",)}

@@ -10,7 +10,7 @@ from batchlimit import Decision, FailurePolicy, Quota, RateLimiter, StoreUnavail
 from batchlimit.integrations.address import FailedIdentity
 from batchlimit.integrations.enforcement import Enforcer, Response, RouteLimit
 from batchlimit.integrations.enforcement.charging import Underway
-from batchlimit.integrations.enforcement.plan import Bill, Plans, mark, marks_of
+from batchlimit.integrations.enforcement.plan import Bill, Plans
 from batchlimit.integrations.headers import Fields, Prepared
 from batchlimit.rules import Request, Rule, Rules, RulesError
 from batchlimit.rules.key import NoKey
@@ -73,12 +73,6 @@ def test_a_request_waits_as_long_as_it_says(timeout: Any, waits: list[Any], monk
     assert (waited, refusal is None) == (waits, bool(waits))
 
 
-def test_a_request_waits_for_no_tokens_unless_it_says_so(make: Make) -> None:
-    """No time passes here: one that waited would wait for ever."""
-    twin = make(Rule("all", "2/s burst 1", key="all"))
-    assert [twin.admit().refusal is None for _ in range(2)] == [True, False]
-
-
 def test_a_request_that_waits_is_admitted_when_tokens_have_come() -> None:
     """In real time, 100 tokens a second: no assertion tells how long it took."""
     rules = Rules([Rule("all", "100/s burst 1", key="all", charge=lambda response: response.status == 200)])
@@ -112,20 +106,6 @@ def test_a_request_that_no_rule_matches_is_admitted_and_told_once(make: Make, ca
     statistics = twin.enforcer.statistics()
     assert (statistics.requests, statistics.unmatched) == (3, 3)
     assert [each.getMessage() for each in caplog.records] == ["no rule matches GET '/elsewhere': it is not limited"]
-
-
-@pytest.mark.parametrize(("unidentified", "status"), [("refuse", 403), ("admit", None)])
-def test_a_request_without_a_key_is_decided_by_a_setting_and_told_once(
-    make: Make, caplog: pytest.LogCaptureFixture, unidentified: str, status: int | None
-) -> None:
-    twin = make(USER, ALL, unidentified=unidentified)
-    for _ in range(2):
-        refusal = twin.admit("GET", "/api/x").refusal
-        assert (refusal and (refusal.status, refusal.retry_after)) == (status and (status, None))
-    assert twin.counts("user")["no_key"] == 2
-    assert twin.left("all") == (100 if status else 98)
-    assert len(caplog.records) == 1
-    assert "there is no {user}" in caplog.text
 
 
 def test_an_identity_that_raises_is_a_503_and_no_500(make: Make, caplog: pytest.LogCaptureFixture) -> None:
@@ -263,16 +243,6 @@ def test_what_a_response_charges_more_is_a_debt_where_nothing_is_left(make: Make
     twin.settle(twin.admit(), Response(200))
     refusal = twin.refused()  # one is owed, and two are the cost: three of 1,800 s
     assert refusal.retry_after == pytest.approx(5400, abs=5)
-
-
-def test_only_failed_logins_count(make: Make) -> None:
-    twin = make(LOGIN)
-    for status in (200, 401, 200, 200, 401):
-        outcome = twin.admit("POST", "/login", ip="192.0.2.1")
-        assert outcome.refusal is None
-        twin.settle(outcome, Response(status))
-    assert twin.admit("POST", "/login", ip="192.0.2.1").refusal is not None
-    assert twin.counts("login") == {"matched": 6, "acquired": 5, "refused": 1, "settled": 3}
 
 
 AWAY = [
@@ -470,55 +440,6 @@ def test_a_request_while_another_quota_is_written_is_told_all_of_it(monkeypatch:
 SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)
 
 
-def test_a_route_is_charged_to_what_it_asks_for_and_the_fields_tell_of_all_rules(make: Make) -> None:
-    twin = make(ALL, SEARCH)
-    outcome = twin.admit(user="ann")
-    fields = outcome.headers
-    assert list(read_limits(dict(fields))) == ["all"]
-    assert twin.ask(RouteLimit("search:{user}", cost=2), outcome) is None
-    assert fields is outcome.headers  # whoever writes them has this list
-    limits = read_limits(dict(fields))
-    assert {name: (each.q, each.r) for name, each in limits.items()} == {"all": (100, 99), "search": (5, 3)}
-    assert twin.counts("search") == {"matched": 1, "acquired": 1}
-    assert twin.enforcer.statistics().unmatched == 0
-    assert (twin.left("search:ann"), twin.left("all")) == (3, 99)
-
-
-def test_a_refusal_is_that_of_the_rule_and_its_fields_are_those_of_the_response(make: Make) -> None:
-    twin = make(ALL, SEARCH)
-    outcome = twin.admit(user="ann")
-    assert twin.ask(RouteLimit("search:{user}", cost=5), outcome) is None
-    outcome = twin.admit(user="ann")
-    refusal = twin.ask(RouteLimit("search:{user}"), outcome)
-    assert refusal is not None
-    assert (refusal.status, refusal.rules, refusal.key) == (429, ("search",), "search:ann")
-    assert json.loads(refusal.body)["violated-policies"] == ["search"]
-    fields = dict(outcome.headers)
-    assert list(read_limits(fields)) == ["search"]
-    assert fields[b"cache-control"] == b"no-store"
-    assert b"content-type" not in fields
-    assert twin.left("all") == 98  # the rules that matched were charged before
-    twin.clock.pass_by(int(fields[b"retry-after"]))
-    assert twin.ask(RouteLimit("search:{user}"), twin.admit(user="ann")) is None
-
-
-@pytest.mark.parametrize("cost", [1, lambda request: 1])
-def test_what_a_route_asks_for_is_not_waited_for(make: Make, cost: Any) -> None:
-    """No time passes here: one that waited would wait for ever."""
-    twin = make(Rule("soon", "2/s burst 1", key="soon", match=None))
-    told = [twin.ask(RouteLimit("soon", cost=cost), twin.admit()) for _ in range(2)]
-    assert [refusal and refusal.rules for refusal in told] == [None, ("soon",)]
-
-
-def test_without_a_cost_or_charge_of_its_own_a_route_has_those_of_the_rule(make: Make) -> None:
-    twin = make(Rule("search", "9/hour", key="search", match=None, cost=3, charge=[200]))
-    outcome = twin.admit()
-    twin.ask(RouteLimit("search"), outcome)
-    assert twin.left("search") == 6
-    twin.settle(outcome, Response(404))
-    assert twin.left("search") == 9
-
-
 def test_a_route_says_cost_and_charge_by_functions(make: Make) -> None:
     limit = RouteLimit("search:{user}", cost=lambda request: len(request.path), charge=lambda response: response.sent)
     twin = make(ALL, SEARCH)
@@ -554,57 +475,13 @@ def test_a_route_knows_best_and_its_path_least(make: Make, identity: Any, told: 
     assert twin.left(key) == 4
 
 
-@pytest.mark.parametrize(("identity", "status"), [({}, 403), (FailedIdentity({}, OSError("away")), 503)])
-def test_a_route_without_a_key_is_refused_unless_told_otherwise(make: Make, identity: Any, status: int) -> None:
-    for setting, expected in (("refuse", status), ("admit", None)):
-        twin = make(SEARCH, unidentified=setting)
-        refusal = twin.ask(RouteLimit("search:{user}"), twin.admit_request(Request("GET", "/", identity)))
-        assert (refusal.status if refusal else None) == expected
-
-
-def test_a_key_that_no_rule_has_is_an_error_at_the_start_and_a_503(make: Make, caplog: Any) -> None:
-    twin = make(ALL, SEARCH)
-    with pytest.raises(RulesError, match=r"did you mean 'search:\{user\}'"):
-        twin.enforcer.check(RouteLimit("serch:{user}"))
-    for _ in range(2):
-        outcome = twin.admit(user="ann")
-        refusal = twin.ask(RouteLimit("serch:{user}"), outcome)
-        assert refusal is not None
-        assert refusal.status == 503
-        assert dict(outcome.headers)[b"retry-after"] == b"1"
-    (record,) = caplog.records
-    assert record.levelname == "ERROR"
-    assert "'serch:{user}'" in record.getMessage()
-
-
 @pytest.mark.parametrize("arguments", [{"key": "a b"}, {"key": "a", "cost": -1}, {"key": "a", "charge": "401"}])
 def test_a_limit_that_cannot_work_is_an_error_where_it_is_written(arguments: Any) -> None:
     with pytest.raises(RulesError):
         RouteLimit(**arguments)
 
 
-def test_a_function_asks_for_each_limit_that_was_noted_on_it() -> None:
-    def view() -> None: ...
-
-    limits = RouteLimit("a"), RouteLimit("b")
-    for each in limits:
-        mark(view, each)
-    assert (marks_of(view), marks_of(mark)) == (limits, ())
-
-
 UNREAD = FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))
-
-
-def test_a_store_that_is_away_is_decided_by_the_rule(make: Make) -> None:
-    closed, opened = (Rule(name, "5/hour", key=name, match=None, on_failure=name) for name in ("closed", "open"))
-    twin = make(ALL, closed, opened)
-    twin.store.away |= {"closed", "open"}
-    outcome = twin.admit()
-    assert twin.ask(RouteLimit("open"), outcome) is None
-    assert list(read_limits(dict(outcome.headers))) == ["all"]
-    refusal = twin.ask(RouteLimit("closed"), outcome)
-    assert refusal is not None
-    assert refusal.status == 503
 
 
 def test_a_request_whose_route_asks_is_not_unmatched(make: Make, caplog: pytest.LogCaptureFixture) -> None:

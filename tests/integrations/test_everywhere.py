@@ -78,9 +78,16 @@ def test_a_refusal_is_a_problem_that_no_cache_stores(serving: Serving) -> None:
     assert reply.fields.get("content-length", str(len(reply.text))) == str(len(reply.text))
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/" + "a" * 4_000, "/%ff%fe", "/a//../b"])
+PATHS = ["/nowhere", "/" + "a" * 4_000, "/%ff%fe", "/a//../b"]
+STRANGE = [*PATHS, "", "*", "//", "/\x00", "/\xff\xfe", "/a:b", "/" + "a" * 10_000]
+"""No client of aiohttp sends all of these."""
+
+
+@pytest.mark.parametrize(
+    ("face", "path"), [(face, path) for face in FACES for path in (PATHS if face == "aiohttp" else STRANGE)]
+)
 def test_rules_hold_for_paths_that_no_view_serves(serving: Serving, path: str) -> None:
-    with serving([OFF]) as served:
+    with serving([Rule("item", "9/hour", key="item:{id}", match="/{id}"), OFF]) as served:
         assert served.get(path).status == 429
 
 
@@ -254,12 +261,14 @@ def test_a_charge_hears_of_an_answer_that_is_no_200_as_of_any_other(face: str) -
     assert heard == [(404, True, None, True), (401, True, None, True), (404, True, None, face != "asgi")]
 
 
-@pytest.mark.parametrize("face", FRAMEWORKS)
-def test_a_websocket_is_refused_before_it_is_accepted(shop: Served) -> None:
+@pytest.mark.parametrize("face", ON_ASGI)
+def test_a_websocket_is_refused_before_it_is_accepted(face: str, shop: Served) -> None:
     extensions: list[dict[str, Any]] = [{}, {}, {"websocket.http.response": {}}]
     scopes = [websocket("/ws", extensions=each) | {"headers": [(b"x-user", b"ann")]} for each in extensions]
     connect, disconnect = {"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}
     accepted, closed, denied = [shop.call(scope, connect, disconnect) for scope in scopes]
+    if face == "asgi":  # others say something to who left before, too
+        assert shop.call(scopes[0], disconnect).messages == []
     assert accepted.messages[0]["type"] == "websocket.accept"
     assert b"ratelimit" in dict(accepted.messages[0]["headers"])
     assert [(each["type"], each["code"]) for each in closed.messages] == [("websocket.close", 1008)]

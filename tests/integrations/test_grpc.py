@@ -14,7 +14,7 @@ import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, ConcurrencyLimiter, Partitions
 from batchlimit.integrations import grpc as faces
-from batchlimit.integrations.grpc import by_metadata, by_method
+from batchlimit.integrations.grpc import by_metadata
 from batchlimit.integrations.grpc.answer import PUSHBACK, refused_by_limiter
 from batchlimit.integrations.grpc.concurrency import _MOST
 from batchlimit.laws import Fixed, Settable
@@ -85,11 +85,6 @@ def test_a_client_that_retries_comes_back_when_it_is_told(stage: SetUp) -> None:
             assert (scene.statistics.refused, scene.statistics.bypassed) == ({"limit": 1}, 1)
 
 
-def test_where_nothing_is_known_of_when_to_come_back_nothing_is_said(stage: SetUp) -> None:
-    with stage(Recording(1)) as scene, scene.client() as client, scene.held(client):
-        assert client.call("unary_unary", "a").told == {"batchlimit-reason": "limit"}
-
-
 def test_a_limiter_that_is_closed_makes_its_server_unavailable(stage: SetUp) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         scene.close_limiter()
@@ -108,26 +103,9 @@ def test_a_partition_by_metadata(stage: SetUp) -> None:
             assert client.call("unary_unary", "a", metadata=gold).code is OK
 
 
-def test_a_partition_by_method(stage: SetUp) -> None:
-    shares, names = Partitions({"/test.Echo/unary_unary": 0.5}), {"partition": by_method}
-    staged = stage(Recording(2), partitions=shares, interceptor=names)
-    with staged as scene, scene.client() as client, scene.held(client):
-        assert scene.statistics.partitions["/test.Echo/unary_unary"].in_flight == 1
-
-
 def test_a_partition_is_not_named_by_bytes() -> None:
     with pytest.raises(ValueError, match="'trace-bin'"):
         by_metadata("trace-bin")
-
-
-def test_health_checks_pass_by(stage: SetUp) -> None:
-    def healthy(operation: str, partition: str) -> bool:
-        return operation.startswith("/grpc.health.v1.Health/")
-
-    with stage(Recording(1), bypass=healthy) as scene, scene.client() as client, scene.held(client):
-        assert client.call("unary_unary", "a", service="grpc.health.v1.Health").code is OK
-        assert client.call("unary_unary", "a").code is EXHAUSTED
-        assert scene.statistics.bypassed == 1
 
 
 def test_a_handler_that_goes_on_by_a_callback_keeps_no_worker() -> None:
@@ -218,15 +196,6 @@ def test_each_method_has_the_limit_of_its_first_entry(api: Any, kind: str) -> No
         assert (one.statistics().in_flight, many.statistics().in_flight) == (1, 2)
         gate.open()
         assert [each.code for each in held] == [grpc.StatusCode.OK] * 3
-
-
-def test_a_method_that_no_entry_names_passes(api: Any) -> None:
-    gate = Gate()
-    limiter = api.limiter(Fixed(1))
-    with by_method_client(api, {"/test.Pay/unary_unary": limiter}, gate) as calls:
-        assert calls.call("unary_unary", "a").answers() == ["a"]
-        assert calls.call("unary_unary", "a", service="test.Pay").answers() == ["a"]
-        assert limiter.statistics().admitted == 1
 
 
 def test_a_method_may_have_limits_by_key_and_another_one_a_limit_for_all(api: Any) -> None:

@@ -118,17 +118,6 @@ def test_a_stream_of_an_interceptor_that_returns_no_call_is_read_and_counted(sce
         assert resting(limiter) == (1, 1, 1)
 
 
-def test_each_method_has_a_limit_of_its_own_by_a_keyed_limiter(scene: Scene) -> None:
-    limiter = KeyedConcurrencyLimiter({"/test.Pay/*": 1, "*": 9})
-    with scene.client(limiter, key=by_method) as client:
-        held = client.call("unary_unary", "hold", service="test.Pay")
-        scene.gate.meet()
-        assert client.call("unary_unary", "a", service="test.Pay").code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert client.call("unary_unary", "a").code is grpc.StatusCode.OK
-        scene.gate.open()
-        assert held.code is grpc.StatusCode.OK
-
-
 def test_a_call_that_waits_is_made_when_there_is_room(scene: Scene) -> None:
     law = Recording(1)
     limiter = ConcurrencyLimiter(law, queue=Queue(1, max_wait=None))

@@ -98,14 +98,6 @@ def test_keys_are_made_of_the_details_of_the_call(asynchronous: bool, server: Sc
             assert refused(caller, metadata=metadata).code() is code
 
 
-def test_a_key_is_made_of_the_method_of_the_call(asynchronous: bool, server: Scene) -> None:
-    rule = Rule("method", "1/hour", key="method:{method}")
-    with calling(asynchronous, server.address, rule, identify=lambda details: {"method": details.method}) as caller:
-        for kind in ("unary_unary", "unary_stream"):
-            caller.call(kind, "a")
-        assert refused(caller).code() is EXHAUSTED
-
-
 def test_while_the_store_is_away_a_call_is_unavailable(asynchronous: bool, server: Scene) -> None:
     with calling(asynchronous, server.address, MAIL) as caller:
         caller.limits.store.away.add("mail")

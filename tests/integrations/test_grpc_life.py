@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import grpc
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
-from batchlimit.concurrency import Keyed, Outcome, Shedding
+from batchlimit.concurrency import Shedding
 from batchlimit.concurrency.laws import Gitaly, Settable
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, check_permit, outcome_of
 from batchlimit.integrations.grpc.serving import CallEnd, completing
@@ -21,7 +20,7 @@ from tests.awaiting import awaited
 from tests.integrations.service import KINDS
 from tests.integrations.stage import Call, SetUp, Stage, on_asyncio, threaded
 from tests.recording import Recording
-from tests.sync.stage import DEADLINE, until
+from tests.sync.stage import until
 
 OK, EXHAUSTED, CANCELLED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED
 ENDINGS = {
@@ -41,15 +40,6 @@ def test_a_stream_holds_its_permit_to_its_end(stage: SetUp) -> None:
         assert stream.answers() == ["hold"]
         until(lambda: scene.statistics.in_flight == 0)
         assert client.call("unary_unary", "a").code is OK
-
-
-def test_a_client_that_leaves_a_stream_between_two_responses_ends_it(stage: SetUp) -> None:
-    """No handler runs then that could notice."""
-    with stage(Recording(1)) as scene, scene.client() as client:
-        stream = client.call("unary_stream", "flood")
-        assert stream.first() == "first"
-        stream.cancel()
-        assert scene.counted == (0, 0, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -262,17 +252,6 @@ def test_a_deadline_that_passes_is_a_drop(stage: SetUp, kind: str) -> None:
     until(is_dropped)
 
 
-def test_an_own_mapping(stage: SetUp) -> None:
-    def mapping(code: grpc.StatusCode) -> Outcome:
-        return Outcome.DROPPED if code is grpc.StatusCode.NOT_FOUND else outcome_of(code)
-
-    with stage(Recording(9), interceptor={"outcome": mapping}) as scene, scene.client() as client:
-        assert client.call("unary_unary", "abort NOT_FOUND").code is grpc.StatusCode.NOT_FOUND
-        assert client.call("unary_unary", "abort INTERNAL").code is grpc.StatusCode.INTERNAL
-        assert client.call("unary_unary", "a").code is grpc.StatusCode.OK
-        assert scene.counted == (1, 1, 1)
-
-
 class Context:
     """Says what it was told to, of a call that had so many seconds."""
 
@@ -382,51 +361,5 @@ def test_a_stream_of_a_thread_is_given_up_at_its_next_response() -> None:
         assert scene.counted == (1, 0, 1)
 
 
-def test_a_stream_of_requests_is_given_up_at_the_next_one() -> None:
-    law = Settable(1)
-    told = Event()
-
-    def requests() -> Iterator[str]:
-        told.wait(DEADLINE)
-        yield "more"
-
-    with (
-        threaded(law, interceptor=SHEDDABLE, every=0.001, shedding=Shedding(over=1)) as scene,
-        scene.client() as client,
-    ):
-        held = scene.limiter.acquire()
-        law.set_limit(2)
-        call = client.call("stream_unary", "a", later=requests(), metadata=[("sheddable", "yes")])
-        until(lambda: scene.statistics.in_flight == 2)
-        law.set_limit(1)
-        until(lambda: scene.statistics.shed == 1)
-        told.set()
-        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
-        held.success()
-        assert scene.counted == (1, 0, 1)
-
-
 def test_nobody_is_told_to_give_up_outside_of_a_call() -> None:
     check_permit()
-
-
-@pytest.mark.parametrize(("served", "text"), [(on_asyncio, "hold"), (threaded, "work")], ids=["asyncio", "threads"])
-def test_a_call_at_several_keys_is_given_up_where_one_of_them_is_above_its_limit(served: Any, text: str) -> None:
-    law = Settable(2)
-    limits = {"repo:*": Keyed(lambda: law, shedding=Shedding(over=2, share=1)), "call:*": 9}
-    terms = SHEDDABLE | {"key": lambda details: [f"repo:{dict(details.invocation_metadata)['repo']}", "call:any"]}
-    with served(Recording(1), interceptor=terms, keyed=limits, every=0.001) as scene, scene.client() as client:
-        stays = client.call("unary_unary", text, metadata=[("repo", "1")])
-        scene.gate.meet()
-        goes = client.call("unary_unary", text, metadata=[("repo", "1"), ("sheddable", "yes")])
-        scene.gate.meet()
-        law.set_limit(1)
-        assert (goes.code, goes.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
-        scene.gate.open()
-        assert stays.code is grpc.StatusCode.OK
-        until(lambda: scene.limiter.busiest() == [])
-        counted = scene.limiter.statistics().patterns
-        assert {name: (each.shed, each.ignored, each.succeeded) for name, each in counted.items()} == {
-            "repo:*": (1, 1, 1),
-            "call:*": (0, 1, 1),
-        }

@@ -11,9 +11,9 @@ import grpc._server
 import pytest
 
 from batchlimit import ConcurrencyLimiter, Queue
-from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter, Shedding
+from batchlimit.concurrency import Keyed, KeyedConcurrencyLimiter
 from batchlimit.integrations.grpc import ConcurrencyInterceptor
-from batchlimit.laws import Fixed, Settable
+from batchlimit.laws import Fixed
 from batchlimit.shared import SharedConcurrencyLimiter
 from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, SERVED, Service
@@ -95,15 +95,6 @@ def test_a_call_that_a_more_important_one_displaces_is_told_so() -> None:
         assert high.answers() == ["high"]
 
 
-def test_a_limiter_that_is_closed_answers_all_who_wait() -> None:
-    with full() as (scene, client, held):
-        calls = [client.call("unary_unary", "a") for _ in range(20)]
-        waiting(scene, 20)
-        scene.close_limiter()
-        assert {each.code for each in calls} == {grpc.StatusCode.UNAVAILABLE}
-        held.success()
-
-
 def test_a_client_that_went_away_leaves_no_place_taken() -> None:
     with full() as (scene, client, held):
         gone, stays = client.call("unary_unary", "a"), client.call("unary_unary", "b")
@@ -142,20 +133,6 @@ def test_an_unknown_method_takes_no_place_when_its_turn_comes() -> None:
         waiting(scene, 1)
         held.success()
         assert scene.counted == (1, 0, 1)
-
-
-def test_a_call_that_waited_may_be_shed() -> None:
-    law = Settable(2)
-    limiter = ConcurrencyLimiter(law, queue=PATIENT, every=0.001, shedding=Shedding(over=1))
-    with queueing(limiter, workers=2, sheddable=lambda details: True) as scene, scene.client() as client:
-        held, other = limiter.acquire(), limiter.acquire()
-        call = client.call("unary_unary", "work")
-        waiting(scene, 1)
-        other.success()
-        scene.gate.meet()
-        law.set_limit(1)
-        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
-        held.success()
 
 
 def test_a_call_of_several_keys_does_not_wait() -> None:

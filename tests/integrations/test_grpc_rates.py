@@ -97,20 +97,6 @@ def test_a_delay_is_written_as_protobuf_reads_it(seconds: float, expected: tuple
     assert (info.retry_delay.seconds, info.retry_delay.nanos) == expected
 
 
-def test_a_rule_is_for_a_service_or_for_a_method(asynchronous: bool) -> None:
-    rules = [
-        Rule("service", "100/hour", key="service", match="/test.Echo/*"),
-        Rule("method", "1/hour", key="method", match="POST /test.Echo/unary_unary"),
-    ]
-    with serving(asynchronous, *rules) as scene, scene.client() as client:
-        assert client.call("unary_unary", "a").code is OK
-        assert client.call("unary_unary", "a").details.startswith("the quota is exceeded: method;")
-        assert client.call("unary_stream", "a").code is OK
-        assert client.call("unary_unary", "a", service="test.Other").code is OK
-        assert scene.counts("service") == {"matched": 3, "acquired": 2}
-        assert scene.interceptor.statistics().unmatched == 1
-
-
 def test_keys_are_made_of_the_metadata(asynchronous: bool) -> None:
     rule = Rule("user", "1/hour", key="user:{user}")
     with serving(asynchronous, rule, identify=user) as scene, scene.client() as client:
@@ -118,15 +104,6 @@ def test_keys_are_made_of_the_metadata(asynchronous: bool) -> None:
             assert client.call("unary_unary", "a", metadata=(("user", name),)).code is code
         nobody = client.call("unary_unary", "a")
         assert (nobody.code, nobody.told) == (UNAUTHENTICATED, {"batchlimit-reason": "identity"})
-
-
-def test_an_identify_that_raises_makes_a_call_unavailable_and_nothing_else(asynchronous: bool) -> None:
-    def fails(context: Any) -> dict[str, object]:
-        raise ZeroDivisionError
-
-    rule = Rule("user", "1/hour", key="user:{user}")
-    with serving(asynchronous, rule, identify=fails) as scene, scene.client() as client:
-        assert client.call("unary_unary", "a").code is UNAVAILABLE
 
 
 def test_behind_a_trusted_proxy_the_client_is_who_it_says(asynchronous: bool) -> None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from random import Random
-from typing import Any, cast
+from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 import pytest
@@ -125,11 +125,6 @@ def test_a_form_is_chosen(form: Form, names: int) -> None:
     assert Fields(form).retry_after(1.0) == [(b"retry-after", b"1")]
 
 
-def test_an_unknown_form_is_an_error() -> None:
-    with pytest.raises(ValueError, match="draft-11"):
-        Fields(cast(Any, "draft-12"))
-
-
 @given(st.floats(0, 1e9), st.floats(0, 1))
 def test_retry_after_is_whole_seconds_no_sooner_and_at_most_a_tenth_later(seconds: float, chance: float) -> None:
     ((name, value),) = Fields(chance=lambda: chance).retry_after(seconds)
@@ -244,12 +239,3 @@ def test_ratelimit_names_the_bandwidth_that_binds_and_retry_after_is_no_earlier_
             if pause:
                 limits.advance(pause)
                 plain.advance(pause + MOVED)
-
-
-def test_a_quota_by_the_minute_and_by_the_day_says_when_the_minute_has_the_next_token() -> None:
-    with frozen_limits():
-        client = Client("5/minute; 100/day")
-        answers = [client.ask() for _ in range(6)]
-    assert [(limit.q, limit.r) for _, limit, _ in answers[-2:]] == [(5, 0), (5, 0)]
-    assert [limit.t for _, limit, _ in answers[-2:]] == [12, 12]
-    assert answers[-1][2] in (12, 13)  # it is spread by a tenth

@@ -71,7 +71,7 @@ ENDS = {200: "succeeded", 404: "succeeded", 401: "succeeded", 429: "dropped", 50
 ENDS |= {0: "ignored"}
 
 
-@pytest.mark.parametrize("face", [face for face in ROUTING if face != "asgi"])
+@pytest.mark.parametrize("face", ROUTING)
 def test_the_status_of_a_response_or_an_exception_feeds_the_law(face: str) -> None:
     """Of aiohttp a view raises 401."""
     answering = View("/{status:int}", lambda request, status: Said(status=int(status) or 1 // 0))
@@ -101,6 +101,20 @@ def test_a_request_needs_a_permit_and_tokens_and_what_rules_refuse_tells_the_law
         permit.success()
         assert served.statuses(path, 2) == [200, 429]
         assert counts(limiter) == (0, 2, 0, 1)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_what_bypasses_needs_no_permit(face: str) -> None:
+    def bypass(native: Any) -> bool:
+        path = getattr(native, "path", None) or native.get("path") or native["PATH_INFO"]
+        return bool(path == "/hello")
+
+    with bounded(face, Recording(1), REFUSING, bypass=bypass) as (served, limiter):
+        permit = limiter.acquire()
+        if face not in THREADS:
+            served.run(_entered(permit))
+        assert (served.get("/hello").status, served.get("/other").status) == (200, 503)
+        permit.success()
 
 
 async def _entered(permit: Any) -> None:

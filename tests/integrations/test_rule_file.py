@@ -226,11 +226,3 @@ def test_fields_tell_the_quota_that_holds_for_each_key(overridden: OverriddenSit
     refusal = overridden.admit("/user", "ann").refusal
     assert policies(refusal.headers) == {"user": (4, 60)}
     assert policies(overridden.admit("/user", "bob").headers) == {"user": (10, 3600)}
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_legacy_fields_tell_it_too(asynchronous: bool, without_refresher: None) -> None:
-    overridden = OverriddenSite(asynchronous, 1, "legacy")
-    overridden.override("user:ann", "4/minute")
-    assert dict(overridden.admit("/user").headers)[b"x-ratelimit-limit"] == b"4"
-    overridden.close()

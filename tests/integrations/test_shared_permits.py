@@ -3,12 +3,11 @@
 import asyncio
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import grpc
 import grpc.aio
-import httpx
 import pytest
 from django.core.handlers.wsgi import WSGIHandler
 
@@ -26,14 +25,11 @@ from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 from tests.integrations.asgi import Hello, call, http, part, start
 from tests.integrations.django_site import Site
-from tests.integrations.served_permits import LIMIT
 from tests.integrations.stage import server
 from tests.integrations.test_asgi_concurrency import Held, counts
 from tests.integrations.test_wsgi import App, Reply, request
-from tests.integrations.worker_commands import ROOT, working
 from tests.nodes import await_fact
 from tests.recording import Recording
-from tests.servers import Server
 from tests.shared.test_limiter import Cut
 from tests.sync.stage import DEADLINE
 
@@ -137,37 +133,6 @@ def test_while_the_store_is_away_requests_get_a_503() -> None:
     store.is_away = True
     with SharedConcurrencyLimiter(store, {"*": 1}, deadline=30.0) as limiter:
         assert Reply(WSGIMiddleware(App(), limiter, key=lambda environ: "gpu"), request()).status == 503
-
-
-async def _load(ports: list[int], count: int) -> list[dict[str, int]]:
-    limits = httpx.Limits(max_connections=count)
-    async with httpx.AsyncClient(timeout=DEADLINE, trust_env=False, limits=limits) as client:
-        urls = [f"http://127.0.0.1:{ports[number % len(ports)]}/export" for number in range(count)]
-        replies = await asyncio.gather(*(client.get(url, headers={"x-user": "ann"}) for url in urls))
-    assert {each.status_code for each in replies} == {200}
-    return [each.json() for each in replies]
-
-
-def test_two_uvicorns_never_serve_more_than_n_of_a_user_at_once(valkey: Server, prefix: str) -> None:
-    """Each request says from when to when it ran, by the clock that both processes of one machine share."""
-    command = [
-        "uvicorn",
-        "--factory",
-        "--fd={fd}",
-        "--log-level=error",
-        "tests.integrations.served_permits:application",
-    ]
-    with ExitStack() as stack:
-        crews = [stack.enter_context(working(command, ROOT, STORE=valkey.url, PREFIX=prefix)) for _ in range(2)]
-        ports = [each.port for each in crews]
-        ran = asyncio.run(_load(ports, 40))
-    assert len({each["process"] for each in ran}) == 2
-    edges = sorted([(each["begin"], 1) for each in ran] + [(each["end"], -1) for each in ran])
-    most = now = 0
-    for _, change in edges:
-        now += change
-        most = max(most, now)
-    assert 1 <= most <= LIMIT
 
 
 def hold(request: bytes, context: Any) -> bytes:

@@ -1,6 +1,5 @@
 """What FastAPI alone has: dependencies, OpenAPI, a check at the start, exception handlers."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ from fastapi.testclient import TestClient
 from batchlimit.integrations.fastapi import RefusedRequest, add_rate_limits, limited, responses
 from batchlimit.integrations.headers import Form
 from batchlimit.rules import Rule, RulesError
-from tests.integrations.asgi import call, http
 
 RULES = [Rule("once", "1/hour", key="once:{ip}", match=None), Rule("other", "1/hour", key="other", match="/other")]
 
@@ -181,17 +179,6 @@ def test_a_limit_or_an_option_that_cannot_work_is_told_where_it_is_written(app: 
         limited("once:{ip")
     with pytest.raises(TypeError):
         add_rate_limits(app, "memory://", RULES, identfy=None)
-
-
-def test_a_preflight_costs_nothing_and_a_route_that_asks_is_asked(app: FastAPI) -> None:
-    app.options("/x", dependencies=[once()])(lambda: None)
-    asks = [(b"origin", b"https://a.example"), (b"access-control-request-method", b"POST")]
-
-    async def main() -> list[int]:
-        return [(await call(app, http("/x", "OPTIONS", headers=asks))).status for _ in range(2)]
-
-    assert asyncio.run(main()) == [200, 429]
-    assert client(app).get("/other").status_code == 404
 
 
 def test_a_limit_as_a_decorator_says_depends() -> None:

@@ -237,10 +237,3 @@ def test_a_wrong_call_is_no_drop(make: Made, server: Upstream, body: Any) -> Non
     assert len({repr(came_of(client.list_tables)) for client in clients}) == 1
     counted = limits.statistics().patterns["*"]
     assert (counted.in_flight, counted.dropped) == (0, 1 if isinstance(body, list) else 0)
-
-
-def test_each_attempt_is_charged(make: Made, server: Upstream) -> None:
-    server.answers(Said(500), Said(200))
-    client = make(quota="1000/day", attempts=2)
-    assert _get(client) == b"fine"
-    assert client.limiter.peek("127.0.0.1").remaining == 998

@@ -1,7 +1,6 @@
 """What niquests alone has: bodies that are streamed or not, and requests that are multiplexed."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ from tests.awaiting import awaited
 from tests.integrations.asgi import lifespan, part, start
 from tests.integrations.backing import Backing
 from tests.integrations.outgoing.clients import AsyncNiquests, Client, Niquests
-from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
 from tests.integrations.outgoing.upstream import Said, Upstream
 from tests.integrations.servers import hypercorn
 
@@ -29,45 +27,6 @@ def do(client: Client, call: Callable[..., Any], *args: Any, **options: Any) -> 
 
 def ask(client: Any, url: str, stream: bool = False) -> Any:
     return do(client, client.client.get, url, stream=stream)
-
-
-def parts_of(client: Client, response: Any, stream: bool) -> Iterator[bytes]:
-    """Yield the body of a response, which perhaps is streamed."""
-    if not stream:
-        yield response.content
-    elif not client.is_async:
-        yield from response.iter_content(9)
-    else:
-        parts = awaited(response.iter_content, 9)
-        with contextlib.suppress(StopAsyncIteration):
-            while True:
-                yield awaited(parts.__anext__)
-
-
-@BOTH
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_whose_body_says_when_to_come_back_is_passed_on(make: Make, server: Upstream, stream: bool) -> None:
-    server.answers(REFUSED_BY_BODY)
-    client = make(observe=True)
-    assert b"".join(parts_of(client, ask(client, server.url, stream), stream)) == RETRY_INFO
-    assert 30 < client.retry_after() <= 34.1
-
-
-@BOTH
-@pytest.mark.parametrize("said", UNREADABLE)
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_with_an_unreadable_body_pauses_all_the_same(
-    make: Make, server: Upstream, said: Said, stream: bool
-) -> None:
-    def got(client: Client) -> Any:
-        response, parts = ask(client, server.url, stream), list[bytes]()
-        error = came_of(lambda: parts.extend(parts_of(client, response, stream)))
-        return response.status_code, b"".join(parts), error
-
-    server.answers(said, said)
-    plain, client = make(is_limited=False), make(wait=0, observe=True, unsaid=60)
-    assert came_of(lambda: got(client)) == came_of(lambda: got(plain))
-    assert 50 < client.retry_after() <= 60.1
 
 
 @pytest.fixture

@@ -172,13 +172,6 @@ def test_a_call_of_aws_is_sent_once_behind_two_limits_and_not_if_a_handler_answe
     assert (left, len(server.asked)) == ([8, 8], 1)
 
 
-@OF_ANY_URL
-def test_each_redirect_is_charged(make: Make, server: Upstream) -> None:
-    server.answers(Said(302, {"location": "/elsewhere"}), Said(302, {"location": "/again"}))
-    assert make(quota="2/hour", wait=0).get(server.url)[0] == 429
-    assert len(server.asked) == 2
-
-
 def test_while_the_store_is_away_a_request_is_answered_503(make: Make, server: Upstream) -> None:
     assert make(is_away=True, wait=0).get(server.url)[0] == 503
     assert server.asked == []

@@ -10,7 +10,6 @@ from typing import Any
 import aiohttp
 import httpx
 import httpx2
-import openai
 import pytest
 import requests
 
@@ -22,7 +21,6 @@ from batchlimit.laws import AIMD, Fixed
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
 from tests.integrations.outgoing.clients import FAILURES, Aiohttp, Botocore, Client, Tasks, Tasks2
-from tests.integrations.outgoing.test_sdks import CHAT, TOO_MANY
 from tests.integrations.outgoing.upstream import Said, Upstream, upstream
 from tests.nodes import await_fact
 
@@ -182,12 +180,6 @@ def test_a_request_without_a_place_is_not_charged_nor_holds_one_without_tokens(m
     assert client.counts()[0] == 0
 
 
-def test_a_cost_above_the_burst_is_answered(make: Make, server: Upstream) -> None:
-    client = make({"*": 1}, quota="5/s", cost=lambda request: 6)
-    assert client.get(server.url)[0] == client.refused
-    assert (client.counts()[0], server.asked) == (0, [])
-
-
 @pytest.mark.parametrize("wrong", [0, True, "10", 1.5])
 def test_what_is_no_limit_is_an_error(make: Make, server: Upstream, wrong: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
@@ -244,17 +236,6 @@ def test_a_response_that_was_made_whole_is_not_under_way(library: Any) -> None:
     limited = LimitedTransport(RateLimiter(MemoryStore(), "1000/s"), wait=0, transport=inner, concurrency=1)
     with library.Client(transport=limited) as client:
         assert [client.get("http://a/").status_code for _ in range(2)] == [200, 200]
-
-
-def test_an_sdk_that_tries_again_does_not_wait_for_itself(server: Upstream) -> None:
-    server.answers(TOO_MANY, CHAT)
-    limiter = KeyedConcurrencyLimiter({"*": 1})
-    limited = LimitedTransport(RateLimiter(MemoryStore(), "1000/s"), wait=10, concurrency=limiter)
-    with httpx2.Client(transport=limited, trust_env=False) as http:
-        client = openai.OpenAI(api_key="a", base_url=server.url, http_client=http, max_retries=1)
-        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
-    found = limiter.statistics().patterns["*"]
-    assert (found.in_flight, found.dropped, found.succeeded) == (0, 1, 1)
 
 
 def test_a_limiter_of_the_other_api_is_an_error() -> None:
@@ -319,11 +300,6 @@ def test_an_urgent_request_passes_those_that_wait_for_a_place(make: Callable[...
     assert place_of_urgent(server) <= 2, "every eighth place goes to who waited longest"
 
 
-def test_a_limit_of_the_fleet_takes_a_priority_too(make: Callable[..., Client], server: Upstream) -> None:
-    client = make(shared={"*": 1}, priority=50)
-    assert client.get(server.url) == (200, b"fine")
-
-
 def test_a_function_that_returns_no_priority_is_told(make: Callable[..., Client], server: Upstream) -> None:
     with pytest.raises(ValueError, match="priority must be from 1 to 100, not 101"):
         make(priority=lambda request: 101).open(server.url)
@@ -382,15 +358,6 @@ def test_an_answer_tells_a_permit_or_by_its_exception(
         with pytest.raises(Exception) as caught:  # noqa: PT011  of three packages
             raise_for_status()
         assert (classify(caught.value) is Outcome.DROPPED) == (outcome is Outcome.DROPPED)
-
-
-def test_fifty_answers_of_429_lower_the_limit(server: Upstream) -> None:
-    server.says = lambda: Said(429)
-    with ConcurrencyLimiter(AIMD(initial=100, minimum=1)) as limiter, httpx.Client() as client:
-        for _ in range(50):
-            with limiter.acquire() as permit:
-                permit.answered(client.get(server.url))
-        assert (limiter.statistics().dropped, limiter.limit) == (50, 1)
 
 
 def test_tasks_and_several_keys_say_it_alike() -> None:

@@ -15,7 +15,7 @@ from batchlimit import AsyncRateLimiter, RateLimiter
 from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
-from tests.integrations.outgoing.test_outgoing import LITTLE_IS_LEFT, REFUSED_BY_BODY
+from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY
 from tests.integrations.outgoing.upstream import Said, Upstream
 
 JSON = {"content-type": "application/json"}
@@ -150,12 +150,6 @@ def test_a_stream_comes_through(make: Any, server: Upstream) -> None:
     assert "".join(each.choices[0].delta.content or "" for each in stream) == "fine"
 
 
-def test_a_stream_of_gemini_comes_through(make: Any, server: Upstream) -> None:
-    server.answers(Said(200, SSE, [b"data: " + json.dumps(PART).encode() + b"\n\n"] * 2))
-    stream = make("gemini", "1000/s").models.generate_content_stream(model="m", contents="hello")
-    assert "".join(each.text for each in stream) == "finefine"
-
-
 def test_gemini_says_in_the_body_when_to_come_back_and_its_sdk_reads_it_all_the_same(server: Upstream) -> None:
     """The SDK itself reads neither that nor `Retry-After`."""
     limiter = RateLimiter(MemoryStore(), "1000/s")
@@ -171,13 +165,3 @@ def test_gemini_says_in_the_body_when_to_come_back_and_its_sdk_reads_it_all_the_
         client.models.generate_content(model="m", contents="hello")
     assert len(server.asked) == 2
     http.close()
-
-
-def test_openai_tells_what_is_left_and_calls_are_held_back(make: Any, server: Upstream) -> None:
-    server.answers(Said(200, JSON | LITTLE_IS_LEFT, CHAT.body))
-    client = make("openai", "1000/s", wait=0, observe=True)
-    client.max_retries = 0
-    assert SDKS["openai"].ask(client) == "fine"
-    with pytest.raises(openai.RateLimitError):
-        SDKS["openai"].ask(client)
-    assert len(server.asked) == 1
