@@ -20,7 +20,7 @@ from batchlimit.cli.options import DEFAULT_PREFIX, Form, Output, Prefix, Url
 from batchlimit.cli.output import AWAY, NOTHING_DONE, REMEDY, lost, opened, say, show, told
 from batchlimit.errors import BucketUnavailable, StoreUnavailable
 from batchlimit.quota.overrides.overrides import Overrides
-from batchlimit.stores.client.diagnosis import FAILURES, code_of, failure
+from batchlimit.stores.client.diagnosis import ELSEWHERE, FAILURES, code_of, failure
 from batchlimit.stores.client.rulebook import rules_name, text
 from batchlimit.stores.client.scripts import bucket_name
 from batchlimit.stores.redis import RedisStore
@@ -143,6 +143,8 @@ class Examination:
             fields = self._store.rules.read(-1).fields
             found = Overrides.read(fields) if fields else Overrides()
         except (ValueError, BucketUnavailable) as error:
+            if getattr(error, "code", "") in ELSEWHERE:  # nothing is wrong with them
+                raise
             return fail("overrides", str(error), f"delete {rules_name(self._prefix)}, and set what is needed anew")
         if gone := lost(self._store, found):
             return fail("overrides", f"processes obey what the store has lost: {told(gone)}", REMEDY)

@@ -131,8 +131,6 @@ def rules(
     """Show the overrides that are set, those first that count before others."""
     if context.invoked_subcommand is not None:
         return
-    if not url:
-        raise typer.BadParameter("name the store", param_hint="--url")
     with opened(url, prefix) as admin:
         now, found = admin.clock(), admin.overrides()
         if gone := lost(admin.store, found):

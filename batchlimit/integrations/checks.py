@@ -37,7 +37,8 @@ _MESSAGES: Mapping[CheckName, str] = {
     "For {ip}: does a proxy stand before this server, which `proxies` does not name?",
     "unmatched": "no rule matches %s %r: it is not limited%s",
     "silent-rule": "rule %r matched none of %d requests: %s",
-    "no-key": "rule %r has no key for a request, which was %s: %s",
+    "no-key": "rule %r has no key for a request, which was %s: %s; let `identify` return the value, or for {ip} behind "
+    "a Unix socket pass proxies=TrustedProxies(['unix'])",
     "other-quota": "the quota of rule %r is not in force: it is %s for %r, and the limiter has %s. Make the limiter "
     "with Rules(rules).quotas, or pass the URL of its store",
     "late-patch": "locks were patched after the limiter was made, as by gevent workers with --preload: a worker stops "

@@ -57,8 +57,7 @@ class LimiterHome(Generic[L]):
         self._settling: set[asyncio.Task[None]] = set()
         # Made at the start a typo raises there. A function is called later: a server may fork before. So is `from_url`
         # for embedded://, which starts a server.
-        is_early = self._is_given or (isinstance(source, str) and not source.startswith("embedded://"))
-        if is_early:
+        if self._is_given or (isinstance(source, str) and not source.startswith("embedded://")):
             self.limiter = self._make()
 
     def __getattr__(self, name: str) -> L:
@@ -71,16 +70,14 @@ class LimiterHome(Generic[L]):
             return self.limiter
 
     def _make(self) -> L:
-        limiter: L
         if isinstance(self._source, str):
-            rules, options = self._rules, dict[str, Any](on_failure={"*": FailurePolicy.closed()})
-            if isinstance(rules, Rules):  # a file says the rest as well
-                options = {"on_failure": rules.on_failure, "mode": rules.mode}
-            quota = rules.quotas if isinstance(rules, Rules) else rules
-            limiter = self._kind.from_url(self._source, quota, deadline=DEADLINE, **options)
-        else:
-            limiter = self._source if self._is_given else self._source()
-            check_limiter(limiter, self._rules, self._checks)
+            quotas: Any = self._rules
+            options = dict[str, Any](on_failure={"*": FailurePolicy.closed()})
+            if isinstance(quotas, Rules):  # a file says the rest as well
+                quotas, options = quotas.quotas, {"on_failure": quotas.on_failure, "mode": quotas.mode}
+            return self._kind.from_url(self._source, quotas, deadline=DEADLINE, **options)
+        limiter: L = self._source if self._is_given else self._source()
+        check_limiter(limiter, self._rules, self._checks)
         return limiter
 
     def settle(self, rest: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:

@@ -33,7 +33,7 @@ class Case:
     """Requests that a check looks at: (path, peer, header fields, user, seconds that pass before it)."""
 
     rules: list[Rule]
-    requests: list[tuple[str, str, Any, str, float]] = field(default_factory=list)
+    requests: list[tuple[str, str | None, Any, str, float]] = field(default_factory=list)
     store: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     is_patched: bool = False
@@ -74,7 +74,8 @@ FOUND: list[tuple[CheckName, Case, dict[str, str]]] = [
         Case([ALL, USER, Rule("asked", "1/s", key="asked", match=None)], [REQUEST, (*REQUEST[:4], SILENCE)]),
         {"user": "is its `match` right?", "asked": "does a route ask for its key?"},
     ),
-    ("no-key", Case([USER], [("/u/x", "192.0.2.1", (), "", 0.0)] * 2), {"user": "{user} is empty"}),
+    ("no-key", Case([USER], [("/u/x", "192.0.2.1", (), "", 0.0)] * 2), {"user": "{user} is empty; let `identify`"}),
+    ("no-key", Case([IP], [("/", None, (), "ann", 0.0)]), {"ip": "pass proxies=TrustedProxies(['unix'])"}),
     ("other-quota", Case([ALL, IP], quotas="100/s"), {"all": "the limiter has 100/s", "ip": "1000000/s for 'ip:*'"}),
     ("other-quota", Case([ALL, IP], quotas={"all": "1/h", "*": IP.quota}), {"all": "the limiter has 1/h"}),
     ("other-quota", Case([ALL, IP], quotas={"all": ALL.quota}), {"ip": "the limiter has none"}),

@@ -88,7 +88,7 @@ SYMPTOMS = {
     "MASTERDOWN": Symptom("the server is a replica without its primary: connect to the primary"),
     "MISCONF": Symptom("the server cannot save to its disk: mend that, or set stop-writes-on-bgsave-error no"),
     "MOVED": _ELSEWHERE,
-    "NOAUTH": Symptom("the server wants a password: redis://:password@host"),
+    "NOAUTH": Symptom("the server wants a password: redis://:password@host, or unix:///path?password=..."),
     "NOPERM": Symptom("the user's ACL lacks a command or the keys: docs/redis.md has the rule"),
     "NOREPLICAS": Symptom("too few replicas are connected for the server's min-replicas-to-write"),
     "OOM": Symptom("the server's memory is full: raise its maxmemory, or remove other keys"),
@@ -109,7 +109,9 @@ PASSING = frozenset({"MASTERDOWN", "NOAUTH", "READONLY"})
 """Codes after which a new connection may help: to a new primary at the same address, or one that logs in again."""
 
 _SCRIPT = Symptom("a script failed: what lies at the bucket's name may not be a bucket: delete it", of_key=True)
-_TLS = Symptom("TLS failed: does the server use TLS, and is its certificate trusted and for this name?")
+_TLS = Symptom(
+    "TLS failed: is its certificate for this name, and its authority known (?ssl_ca_certs=FILE)? Does it use TLS?"
+)
 _CUT = Symptom("the server ended the connection: has it restarted, or does it expect TLS (rediss://)?")
 _NO_SCRIPTS = Symptom("the server runs no scripts; fakeredis does with its extra: pip install 'fakeredis[lua]'")
 _NO_SENTINEL = Symptom("the server is no sentinel: give the address of one, mostly port 26379, or use redis://")

@@ -174,6 +174,13 @@ def test_an_operator_of_a_cluster_is_told_of_every_check(whole: Cluster) -> None
     assert as_operator(whole) == {}
 
 
+def test_overrides_that_another_node_has_are_not_to_be_deleted(whole: Cluster) -> None:
+    other = next(each for each in whole.nodes if each is not whole.owner("{batchlimit:}rules"))
+    _, found = examined(other.url)
+    assert "MOVED" in found["overrides"]["found"]
+    assert "delete" not in found["overrides"]["remedy"]
+
+
 @pytest.mark.parametrize("command", ["cluster|info", "cluster|nodes"])
 def test_what_an_operator_of_a_cluster_may_not_ask_is_a_warning(whole: Cluster, command: str) -> None:
     assert command in rights(CLUSTER_OPERATOR)
