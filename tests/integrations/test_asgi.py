@@ -265,13 +265,6 @@ async def test_other_scopes_pass_by() -> None:
 DISCONNECT = {"type": "websocket.disconnect", "code": 1000}
 
 
-async def test_a_websocket_is_settled_when_it_ends() -> None:
-    responses: list[Response] = []
-    async with limited(Hello(), rule_that_notes(responses)) as middleware:
-        await call(middleware, websocket(), {"type": "websocket.connect"}, DISCONNECT)
-    assert [(each.status, each.complete) for each in responses] == [(101, True)]
-
-
 async def test_a_websocket_that_floods_is_closed_and_its_application_sees_it_go() -> None:
     messages = [Rule("messages", "2/hour", key="messages:{ip}", match="/chat")]
     texts = [{"type": "websocket.receive", "text": str(number)} for number in range(4)]

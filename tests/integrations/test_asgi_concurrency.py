@@ -42,24 +42,6 @@ def counts(limiter: Any) -> tuple[int, int, int, int]:
     return found.in_flight, found.succeeded, found.dropped, found.ignored
 
 
-async def test_a_stream_holds_its_permit_to_its_end_and_the_next_request_gets_a_503_at_once() -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        held = Held()
-        middleware = ConcurrencyLimitMiddleware(held, limiter)
-        first = asyncio.create_task(call(middleware, http()))
-        await held.begun.wait()
-        refused = await call(middleware, http())
-        assert refused.status == 503
-        assert refused.fields[b"cache-control"] == b"no-store"
-        problem = json.loads(refused.body)
-        assert problem["type"].endswith("#temporary-reduced-capacity")
-        assert problem["detail"] == "limit"
-        assert counts(limiter) == (1, 0, 0, 0)
-        held.end.set()
-        assert (await first).body == b"ab"
-        assert counts(limiter) == (0, 1, 0, 0)
-
-
 DROPPED, IGNORED = (0, 0, 1, 0), (0, 0, 0, 1)
 
 
@@ -131,28 +113,12 @@ async def test_a_request_may_wait_in_the_queue() -> None:
         assert [(await each).status for each in requests] == [200, 200]
 
 
-async def test_a_partition_is_chosen_and_what_bypasses_is_not_limited() -> None:
-    partitions = Partitions({"paid": 0.5}, unknown="refuse")
-    async with AsyncConcurrencyLimiter(Fixed(2), partitions=partitions) as limiter:
-        middleware = ConcurrencyLimitMiddleware(
-            Hello(), limiter, partition=lambda scope: scope["path"][1:], bypass=lambda scope: scope["path"] == "/health"
-        )
-        statuses = [(await call(middleware, http(path))).status for path in ("/paid", "/nobody", "/health")]
-        assert statuses == [200, 503, 200]
-
-
 async def test_websockets_and_a_lifespan_pass_by() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter, limiter.acquire():
         app = Hello()
         disconnect = {"type": "websocket.disconnect", "code": 1000}
         await call(ConcurrencyLimitMiddleware(app, limiter), websocket(), {"type": "websocket.connect"}, disconnect)
         assert len(app.seen) == 1
-
-
-async def test_a_closed_limiter_is_a_503() -> None:
-    limiter = AsyncConcurrencyLimiter(Fixed(1))
-    await limiter.close()
-    assert (await call(ConcurrencyLimitMiddleware(Hello(), limiter), http())).status == 503
 
 
 async def test_a_request_of_higher_priority_displaces_one_that_waits() -> None:
@@ -208,16 +174,6 @@ async def test_asgi_requests_count_by_their_keys(key: KeyOf, statuses: list[int]
         other.end.set()
         assert [(await each).status for each in (first, second)] == [200, 200]
         assert limiter.busiest() == []
-
-
-def test_wsgi_requests_count_by_their_keys() -> None:
-    limiter = KeyedConcurrencyLimiter({"path:*": 1})
-    app = WSGIMiddleware(App(), limiter, key=lambda environ: f"path:{environ['PATH_INFO']}")
-    with limiter.acquire("path:/a"):
-        refused = Reply(app, request(path="/a"))
-        assert (refused.status, json.loads(refused.body)["detail"]) == (503, "limit")
-        assert Reply(app, request(path="/b")).status == 200
-    assert Reply(app, request(path="/a")).status == 200
 
 
 @pytest.mark.parametrize("key", [lambda request: 1 / 0, lambda request: None, lambda request: "unknown", lambda _: [7]])

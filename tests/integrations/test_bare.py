@@ -110,23 +110,9 @@ def test_an_extension_can_be_looked_at_where_no_application_is(kind: type) -> No
 
 
 # What an integration says whose framework is not installed
-EXTRAS = [
-    ("aiohttp", "aiohttp", "aiohttp"),
-    ("aiohttp_client", "aiohttp", "aiohttp"),
-    ("arq", "arq", "arq"),
-    ("botocore", "botocore", "botocore"),
-    ("celery", "celery", "celery"),
-    ("django", "django", "Django"),
-    ("dramatiq", "dramatiq", "dramatiq"),
-    ("flask", "flask", "Flask"),
-    ("grpc", "grpc", "grpcio"),
-    ("niquests", "niquests", "niquests"),
-    ("procrastinate", "procrastinate", "procrastinate"),
-    ("quart", "quart", "Quart"),
-    ("requests", "requests", "requests"),
-    ("rq", "rq", "rq"),
-    ("taskiq", "taskiq", "taskiq"),
-]
+ALIKE = ["aiohttp", "arq", "botocore", "celery", "dramatiq", "niquests", "procrastinate", "requests", "rq", "taskiq"]
+EXTRAS = [(name, name, name) for name in ALIKE] + [("aiohttp_client", "aiohttp", "aiohttp"), ("grpc", "grpc", "grpcio")]
+EXTRAS += [(name, name, name.title()) for name in ("django", "flask", "quart")]
 
 
 @pytest.mark.parametrize(("name", "module", "package"), EXTRAS)

@@ -164,15 +164,6 @@ def test_a_setting_that_cannot_work_is_an_error_of_the_start(given: Any, error: 
         Front("memory://", [ALL], checks=given)
 
 
-@pytest.mark.parametrize(
-    "given", [RateLimiter.from_url("memory://", "100/s"), lambda: RateLimiter.from_url("memory://", "100/s")]
-)
-def test_a_limiter_of_ones_own_is_compared_with_the_rules_once_it_is_there(given: Any) -> None:
-    front = Front(given, [ALL])
-    assert front.admit("GET", "/", "192.0.2.1", []).headers[0][1].startswith(b'"all";q=100;w=1')
-    assert front.statistics().findings == {"other-quota": ("all",)}
-
-
 def test_a_limiter_by_a_file_is_compared_with_rules_that_do_not_stand_there(tmp_path: Path) -> None:
     path = tmp_path / "limits.toml"
     path.write_text('limits = {"all" = "1/h", "*" = "1000000/s"}')

@@ -67,11 +67,6 @@ def test_a_view_without_the_middleware_is_a_503_and_logged(site: Make, path: str
     assert "not in MIDDLEWARE" in caplog.text
 
 
-@pytest.mark.parametrize(("rule", "user", "status"), [(IP, "ann", 503), (SEARCH, None, 403)])
-def test_a_throttle_whose_key_cannot_be_had_refuses(site: Make, rule: Rule, user: str | None, status: int) -> None:
-    assert site(rule).call("/rest", user=user).status_code == status
-
-
 class Replacing:
     """Middleware that puts another response in the place of the one that it gets."""
 

@@ -95,17 +95,6 @@ def test_a_handler_of_the_application_has_the_fields_of_the_refusal(
     assert list(read_limits(reply.headers)) == [name]
 
 
-def test_an_error_that_passes_through_the_application_is_settled(limited: Make) -> None:
-    seen, nothing = watcher()
-    service = limited(Rule("x", "9/hour", key="x", charge=nothing))
-    service.app.testing = True
-    service.app.add_url_rule("/fails", "fails", fails)
-    with pytest.raises(ZeroDivisionError):
-        service.call("/fails")
-    assert isinstance(seen[0].error, ZeroDivisionError)
-    assert service.left("x") == 9
-
-
 # The identity of a client, and the order of before_request
 def test_identify_sees_what_functions_before_init_app_have_put_into_g_and_the_session(limited: Make) -> None:
     def identify(native: Any) -> Any:

@@ -13,7 +13,6 @@ from batchlimit.integrations.grpc.client_calls import Admits, Ended
 from batchlimit.rules import Rule
 from tests.integrations.limited_grpc import Caller, Scene, calling, serving
 from tests.integrations.service import KINDS, SERVED
-from tests.sync.stage import start
 
 EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
 
@@ -126,14 +125,6 @@ def test_a_call_that_waits_is_sent_when_there_are_tokens(asynchronous: bool, ser
         for _ in range(5):
             assert caller.call(kind, "a", "b", timeout=100.0) == SERVED[kind]
         assert served(server) == 5
-
-
-@pytest.mark.parametrize(("options", "deadline"), [({}, 5.0), ({"timeout": 5.0}, None), ({"timeout": 5.0}, 60.0)])
-def test_a_call_too_late_to_be_sent_is_refused(asynchronous: bool, server: Scene, options: Any, deadline: Any) -> None:
-    """No time passes here: a caller that waited would wait for ever."""
-    with calling(asynchronous, server.address, Rule("one", "1/minute", key="one"), wait=True, **options) as caller:
-        assert caller.call("unary_unary", "a") == ["a"]
-        assert start(lambda: refused(caller, timeout=deadline)).result(100.0).code() is EXHAUSTED
 
 
 @pytest.mark.parametrize(

@@ -31,17 +31,6 @@ ENDINGS = {
 """How a call may end that its client waits for, of those that a crowd makes."""
 
 
-def test_a_stream_holds_its_permit_to_its_end(stage: SetUp) -> None:
-    with stage(Recording(1)) as scene, scene.client() as client:
-        stream = client.call("unary_stream", "hold")
-        assert stream.first() == "first"
-        assert client.call("unary_unary", "a").code is EXHAUSTED
-        scene.gate.open()
-        assert stream.answers() == ["hold"]
-        until(lambda: scene.statistics.in_flight == 0)
-        assert client.call("unary_unary", "a").code is OK
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("serving", [threaded, on_asyncio], ids=["threads", "asyncio"])
 def test_a_cancelled_call_holds_its_permit_while_a_worker_is_busy_and_in_a_task_not(serving: SetUp, kind: str) -> None:
@@ -114,13 +103,6 @@ def test_calls_that_wait_in_the_queue_are_let_in_in_turn() -> None:
         assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "queue_full")
         scene.gate.open()
         assert [call.answers() for call in calls] == [["hold"]] * 3
-
-
-def test_a_call_that_waited_in_vain_is_told_so() -> None:
-    queued = on_asyncio(Recording(1), queue=Queue(1, max_wait=0.02))
-    with queued as scene, scene.client() as client, scene.held(client):
-        refused = client.call("unary_unary", "a")
-        assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "queue_timeout")
 
 
 def test_a_call_that_leaves_while_it_waits_is_out_of_the_queue() -> None:

@@ -162,11 +162,6 @@ def test_a_problem_is_of_a_type_of_the_draft_and_names_policies(made: headers.Pr
     }
 
 
-def test_a_problem_without_policies_does_not_name_any() -> None:
-    assert "violated-policies" not in json.loads(headers.reduced_capacity(detail="the store is away").body())
-    assert json.loads(headers.unidentified(["login"]).body())["status"] == 403
-
-
 # RateLimit names the bandwidth that binds, by exact arithmetic
 QUOTAS = (
     "1/s", "5/minute", "10/hour", "50/s", "3/s burst 1", "5/minute; 100/day", "100/day; 5/minute",

@@ -15,7 +15,7 @@ from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter
 from batchlimit.base.clock import steady
 from batchlimit.errors import PermitLost
 from batchlimit.integrations import grpc as faces
-from batchlimit.integrations.asgi import ConcurrencyLimit, ConcurrencyLimitMiddleware, RateLimitMiddleware
+from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
 from batchlimit.integrations.carried import PERMIT
 from batchlimit.integrations.grpc import check_permit, current_permit
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
@@ -128,13 +128,6 @@ def test_one_key_for_each_request() -> None:
             WSGIMiddleware(App(), limiter)
 
 
-def test_while_the_store_is_away_requests_get_a_503() -> None:
-    store = Cut()
-    store.is_away = True
-    with SharedConcurrencyLimiter(store, {"*": 1}, deadline=30.0) as limiter:
-        assert Reply(WSGIMiddleware(App(), limiter, key=lambda environ: "gpu"), request()).status == 503
-
-
 def hold(request: bytes, context: Any) -> bytes:
     assert current_permit().token > 0  # type: ignore[union-attr]
     return request
@@ -204,20 +197,6 @@ def test_a_grpc_call_on_asyncio_whose_permit_is_lost_is_cancelled() -> None:
 
 
 RULES = [Rule("all", "1/hour", key="all")]
-
-
-async def test_one_asgi_middleware_needs_a_permit_and_tokens() -> None:
-    """The application that a framework puts in later is behind both; a websocket needs no permit."""
-    async with AsyncConcurrencyLimiter(Recording(1)) as limiter:
-        both = ConcurrencyLimit(limiter=limiter, bypass=lambda scope: scope["path"] == "/health")
-        app = RateLimitMiddleware(Held(), "memory://", RULES, concurrency=both)
-        app.app = Hello()
-        async with limiter.acquire():
-            assert (await call(app, http())).status == 503
-            assert (await call(app, http("/health"))).status == 200
-        assert [(await call(app, http(path))).status for path in ("/", "/", "/health")] == [429] * 3
-        assert counts(limiter) == (0, 1, 0, 2)
-        assert app.statistics().rules["all"].acquired == 1
 
 
 async def echo(request: bytes, context: Any) -> bytes:

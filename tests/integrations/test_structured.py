@@ -1,10 +1,7 @@
 """The parser that the other tests read header fields with reads what the grammar allows, and nothing else."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
-from tests.integrations.clients import Clients
 from tests.integrations.structured import Item, Limit, Malformed, Token, parse_list, read_limits
 
 
@@ -55,14 +52,3 @@ def test_limits_are_read_by_name() -> None:
 def test_limits_against_the_draft_are_refused(policy: bytes, limit: bytes) -> None:
     with pytest.raises(Malformed):
         read_limits({b"ratelimit-policy": policy, b"ratelimit": limit})
-
-
-def test_each_thread_has_a_client_of_its_own_until_the_end() -> None:
-    with Clients(1) as clients:
-        mine = clients.own
-        with ThreadPoolExecutor(1) as pool:
-            others = [pool.submit(lambda: clients.own).result() for _ in range(2)]
-        assert clients.own is mine
-        assert others[0] is others[1] is not mine
-        assert not mine.is_closed
-    assert all(each.is_closed for each in (mine, others[0]))

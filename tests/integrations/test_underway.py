@@ -142,14 +142,6 @@ def test_no_more_wait_at_once_than_the_burst_has_tokens(open_site: Callable[...,
     assert [each.result().refusal for each in held] == [None, None]
 
 
-def test_a_slow_response_is_waited_for_a_moment(open_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charging, "_HOLD", 0.02)
-    site = open_site()
-    site.begin().result()
-    assert site.begin().result().refusal is not None
-    assert site.waiting == 0
-
-
 async def test_a_cancelled_request_waits_no_more() -> None:
     enforcer = await _enforcer()
     await enforcer.admit(LOGIN)

@@ -42,12 +42,6 @@ def test_a_request_that_is_not_sent_may_be_streamed_and_has_its_time(library: An
         assert client.post(server.url, content=iter([b"x"])).elapsed.total_seconds() >= 0.0
 
 
-def test_a_refusal_that_was_read_may_be_streamed(library: Any, server: Upstream) -> None:
-    server.answers(REFUSED_BY_BODY)
-    with _client(library, observe=True) as client, client.stream("GET", server.url) as response:
-        assert b"".join(response.iter_raw()) == RETRY_INFO
-
-
 @pytest.mark.parametrize("said", UNREADABLE)
 def test_a_refusal_that_cannot_be_read_streams_as_far_as_it_came(library: Any, server: Upstream, said: Said) -> None:
     def streamed(client: Any) -> Any:
@@ -67,12 +61,6 @@ def test_a_refusal_that_says_it_in_a_header_is_not_read(library: Any, server: Up
     with _client(library, limiter, observe=True) as client, client.stream("GET", server.url) as response:
         assert not isinstance(response.stream, library.ByteStream)
         assert 40 < limiter.decide("127.0.0.1").retry_after <= 50.1
-
-
-def test_a_transport_of_ones_own_sends(library: Any) -> None:
-    inner = library.MockTransport(lambda request: library.Response(204))
-    with _client(library, RateLimiter(MemoryStore(), "1/hour"), wait=0, transport=inner) as client:
-        assert [client.get("http://a/").status_code for _ in range(2)] == [204, 429]
 
 
 def test_a_pause_that_the_store_does_not_hear_of_is_kept_by_this_process(library: Any, server: Upstream) -> None:

@@ -108,16 +108,6 @@ def test_a_limit_is_that_of_the_fleet_where_it_is_shared(make: Make, server: Ups
     assert sum(each.in_flight for each in client.concurrency.statistics().keys.values()) == 0
 
 
-def test_the_limit_of_a_host_that_refuses_goes_down(make: Make, server: Upstream) -> None:
-    client = make({"*": Keyed(lambda: AIMD(initial=10, minimum=1, backoff_ratio=0.5))}, wait=0, unsaid=0)
-    changes: list[tuple[int, int]] = []
-    client.concurrency.listen(lambda _, before, after: changes.append((before, after)))
-    server.says = lambda: Said(429)
-    for _ in range(3):
-        client.get(server.url)
-    assert changes == [(10, 5), (5, 2), (2, 1)]
-
-
 @pytest.mark.parametrize(("status", "counts"), [(429, (0, 0, 1, 0)), (503, (0, 0, 1, 0)), (500, (0, 0, 0, 1))])
 def test_a_refusal_is_a_drop_and_an_error_is_none(make: Make, server: Upstream, status: int, counts: Any) -> None:
     client = make({"*": 1}, wait=0)

@@ -26,28 +26,10 @@ def _json(told: dict[str, Any]) -> Said:
     return Said(200, JSON, json.dumps(told).encode())
 
 
-CHAT = _json(
-    {
-        "id": "c1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "fine"}}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-    }
-)
-MESSAGE = _json(
-    {
-        "id": "m1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [{"type": "text", "text": "fine"}],
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    }
-)
+CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "fine"}}
+CHAT = _json({"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]})
+TEXT = {"type": "text", "text": "fine"}
+MESSAGE = _json({"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [TEXT]})
 PART = {"candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]}, "finishReason": "STOP"}]}
 CONTENT = _json(PART)
 CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}

@@ -264,18 +264,18 @@ def test_what_is_known_of_many_keys_is_forgotten_once_it_is_over() -> None:
     assert max(len(pacer._ends), len(pacer._resets), len(pacer._reasons)) < 1100
 
 
-A_MINUTE_ON = {"x-ratelimit-limit": "60", "x-ratelimit-remaining": "10"}
-
-
-RESETS: list[tuple[str, str, float, dict[str, str]]] = [
-    ("an instant", f"{NOW + 60:.0f}", 60, {}),
-    ("in the past", f"{NOW - 60:.0f}", 0, {}),
-    ("an instant in milliseconds", f"{NOW * 1000 + 1500:.0f}", 1.5, {}),
-    ("seconds", "60", 60, {}),
-    ("a date", A_MINUTE_LATER, 60, {}),
-    ("a date of JavaScript", "Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)", 0, {}),
-    ("discord says both", f"{NOW:.0f}.250", 0.75, {"x-ratelimit-reset-after": "0.75"}),
+RESETS: list[tuple[str, str, float, str]] = [
+    ("an instant", f"{NOW + 60:.0f}", 60, ""),
+    ("in the past", f"{NOW - 60:.0f}", 0, ""),
+    ("an instant in milliseconds", f"{NOW * 1000 + 1500:.0f}", 1.5, ""),
+    ("seconds", "60", 60, ""),
+    ("a date", A_MINUTE_LATER, 60, ""),
+    ("a date of JavaScript", "Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)", 0, ""),
+    ("discord says both", f"{NOW:.0f}.250", 0.75, " | x-ratelimit-reset-after: 0.75"),
 ]
+SPANS = {"6m0s": 360, "17ms": 0.017, "1h2m3.5s": 3723.5, "8.64s": 8.64, "1d": 86400, "500\u00b5s": 0.0005, "0s": 0}
+SPANS |= {"2m59.56s": 179.56, **dict.fromkeys(["", "soon", "s", "1x", "1s!", "-1s"])}  # type: ignore[dict-item]
+NO_NUMBERS = ("", "nan", "inf", "1_0", "\u0663", "unlimited", "-5", "1e9", "9" * 400)
 
 
 def of_requests(limit: object, remaining: object, reset: object) -> dict[str, str]:
@@ -283,144 +283,95 @@ def of_requests(limit: object, remaining: object, reset: object) -> dict[str, st
     return {f"x-ratelimit-{name}-requests": str(text) for name, text in told.items() if text is not None}
 
 
+def of_anthropic(kind: str, limit: int, remaining: int, reset: str) -> dict[str, str]:
+    told = {"limit": limit, "remaining": remaining, "reset": reset}
+    return {f"anthropic-{kind}-{name}": str(text) for name, text in told.items()}
+
+
+def fields(text: str) -> dict[str, str]:
+    """Return the fields that are written as on the wire, " | " between them."""
+    return dict(each.split(": ", 1) for each in text.split(" | "))
+
+
 def refilled(remaining: float, limit: float | None, reset: float | None) -> Allowance:
     """What refills bit by bit."""
     return Allowance(remaining, limit, reset, refills=True)
 
 
-@pytest.mark.parametrize(
-    ("headers", "allowances"),
-    [
-        pytest.param({}, {}, id="nothing"),
-        pytest.param(
-            of_requests(60, 59, "1s")
-            | {"x-ratelimit-remaining-tokens": "149984", "x-ratelimit-limit-tokens": "150000"},
-            {"requests": refilled(59, 60, 1), "tokens": refilled(149984, 150000, None)},
-            id="openai",
-        ),
-        *[
-            pytest.param(
-                of_requests(60, 0, text), {"requests": refilled(0, 60, seconds)}, id=f"openai resets in {text}"
-            )
-            for text, seconds in [
-                ("6m0s", 360),
-                ("17ms", 0.017),
-                ("1h2m3.5s", 3723.5),
-                ("8.64s", 8.64),
-                ("1d", 86400),
-                ("500µs", 0.0005),
-                ("0s", 0),
-                ("2m59.56s", 179.56),
-                ("", None),
-                ("soon", None),
-                ("s", None),
-                ("1x", None),
-                ("1s!", None),
-                ("-1s", None),
-            ]
-        ],
-        pytest.param(of_requests(-1, -1, 0), {}, id="azure says -1"),
-        pytest.param(of_requests(-1, 0, 0), {"requests": refilled(0, None, 0)}, id="azure says 0 of -1"),
-        pytest.param(
-            of_requests(None, 119, None), {"requests": refilled(119, None, None)}, id="azure says remaining alone"
-        ),
-        pytest.param(
-            {"x-ratelimit-remaining-tokens": "9", "x-rate-limit-reset-tokens": "86400"},
-            {"tokens": refilled(9, None, 86400)},
-            id="azure writes one field another way",
-        ),
-        pytest.param(
-            {
-                "anthropic-ratelimit-requests-limit": "50",
-                "anthropic-ratelimit-requests-remaining": "49",
-                "anthropic-ratelimit-requests-reset": "2026-09-21T14:14:20Z",
-                "anthropic-ratelimit-input-tokens-limit": "40000",
-                "anthropic-ratelimit-input-tokens-remaining": "38000",
-                "anthropic-ratelimit-input-tokens-reset": "2026-09-21T16:13:23+02:00",
-                "anthropic-priority-output-tokens-limit": "8000",
-                "anthropic-priority-output-tokens-remaining": "0",
-                "anthropic-priority-output-tokens-reset": "2026-09-21T14:13:19Z",
-            },
-            {
-                "requests": refilled(49, 50, 60),
-                "input-tokens": refilled(38000, 40000, 3),
-                "priority-output-tokens": refilled(0, 8000, 0),
-            },
-            id="anthropic, a reset in the past",
-        ),
-        pytest.param(
-            {
-                "date": "Mon, 21 Sep 2026 14:14:10 GMT",
-                "anthropic-ratelimit-requests-remaining": "1",
-                "anthropic-ratelimit-requests-reset": "2026-09-21T14:14:20Z",
-            },
-            {"requests": refilled(1, None, 10)},
-            id="by the clock of upstream",
-        ),
-        *[
-            pytest.param(
-                A_MINUTE_ON | {"x-ratelimit-reset": text} | more, {"requests": Allowance(10, 60, reset)}, id=name
-            )
-            for name, text, reset, more in RESETS
-        ],
-        *[
-            pytest.param(
-                A_MINUTE_ON
-                | {"x-github-request-id": "A:1", "x-ratelimit-resource": resource, "x-ratelimit-reset": f"{NOW:.0f}"},
-                {resource: Allowance(10, 60, 0, window)},
-                id=f"github {resource}",
-            )
-            for resource, window in [("core", 3600), ("search", 60), ("graphql", 3600)]
-        ],
-        pytest.param(
-            {
-                "RateLimit-Limit": "60",
-                "RateLimit-Remaining": "10",
-                "RateLimit-Reset": f"{NOW + 5:.0f}",
-                "RateLimit-Observed": "50",
-                "RateLimit-Name": "throttle_web",
-            },
-            {"requests": Allowance(10, 60, 5)},
-            id="gitlab",
-        ),
-        pytest.param(
-            {"X-RateLimit-Requests-Limit": "1500", "X-RateLimit-Requests-Remaining": "7"},
-            {"requests": refilled(7, 1500, None)},
-            id="linear names the kind first",
-        ),
-        pytest.param(
-            {"RateLimit-Limit": "100, 10;w=1, 100;w=60", "RateLimit-Remaining": "50", "RateLimit-Reset": "30"},
-            {"requests": Allowance(50, 100, 30, 60)},
-            id="draft 3",
-        ),
-        pytest.param(
-            {"RateLimit": "limit=100, remaining=50, reset=5", "RateLimit-Policy": "100;w=10"},
-            {"requests": Allowance(50, 100, 5, 10)},
-            id="draft 7",
-        ),
-        pytest.param(
-            {
-                "RateLimit": '"burst";r=50;t=5, daily;r=0',
-                "RateLimit-Policy": '"burst";q=100;w=60;pk=:YQ==:,"daily";q=9',
-            },
-            {"burst": Allowance(50, 100, 5, 60), "daily": Allowance(0, 9)},
-            id="draft 11",
-        ),
-        pytest.param(
-            {"RateLimit": '"a,b;r=3";r=1;t=2, "torn'}, {"a,b;r=3": Allowance(1, None, 2)}, id="a name with a comma"
-        ),
-        pytest.param({"X-Shopify-Shop-Api-Call-Limit": "32/40"}, {"requests": refilled(8, 40, None)}, id="shopify"),
-        pytest.param(
-            {"X-Shopify-Shop-Api-Call-Limit": "41/40"}, {"requests": refilled(0, 40, None)}, id="shopify, beyond"
-        ),
-        pytest.param({"retry-after": "3", "stripe-rate-limited-reason": "global-rate"}, {}, id="stripe"),
-        *[
-            pytest.param(of_requests(60, text, "1s"), {}, id=f"remaining {text!r}")
-            for text in ("", "nan", "inf", "1_0", "\u0663", "unlimited", "-5", "1e9", "9" * 400)
-        ],
-        pytest.param({"x-ratelimit-used": "5", "x-ratelimit-bucket": "a", "x-ratelimit-scope": "user"}, {}, id="other"),
-    ],
-)
+LEFT: dict[str, tuple[dict[str, str], dict[str, Allowance]]] = {
+    "nothing": ({}, {}),
+    "openai": (
+        of_requests(60, 59, "1s") | fields("x-ratelimit-remaining-tokens: 149984 | x-ratelimit-limit-tokens: 150000"),
+        {"requests": refilled(59, 60, 1), "tokens": refilled(149984, 150000, None)},
+    ),
+    **{f"openai resets in {it}": (of_requests(60, 0, it), {"requests": refilled(0, 60, s)}) for it, s in SPANS.items()},
+    "azure says -1": (of_requests(-1, -1, 0), {}),
+    "azure says 0 of -1": (of_requests(-1, 0, 0), {"requests": refilled(0, None, 0)}),
+    "azure says remaining alone": (of_requests(None, 119, None), {"requests": refilled(119, None, None)}),
+    "azure writes one field another way": (
+        fields("x-ratelimit-remaining-tokens: 9 | x-rate-limit-reset-tokens: 86400"),
+        {"tokens": refilled(9, None, 86400)},
+    ),
+    "anthropic, a reset in the past": (
+        of_anthropic("ratelimit-requests", 50, 49, "2026-09-21T14:14:20Z")
+        | of_anthropic("ratelimit-input-tokens", 40000, 38000, "2026-09-21T16:13:23+02:00")
+        | of_anthropic("priority-output-tokens", 8000, 0, "2026-09-21T14:13:19Z"),
+        {
+            "requests": refilled(49, 50, 60),
+            "input-tokens": refilled(38000, 40000, 3),
+            "priority-output-tokens": refilled(0, 8000, 0),
+        },
+    ),
+    "by the clock of upstream": (
+        of_anthropic("ratelimit-requests", 9, 1, "2026-09-21T14:14:20Z") | {"date": "Mon, 21 Sep 2026 14:14:10 GMT"},
+        {"requests": refilled(1, 9, 10)},
+    ),
+    **{
+        name: (
+            fields(f"x-ratelimit-limit: 60 | x-ratelimit-remaining: 10 | x-ratelimit-reset: {text}{more}"),
+            {"requests": Allowance(10, 60, reset)},
+        )
+        for name, text, reset, more in RESETS
+    },
+    **{
+        f"github {it}": (
+            fields(f"x-ratelimit-limit: 60 | x-ratelimit-remaining: 10 | x-ratelimit-reset: {NOW:.0f}")
+            | fields(f"x-github-request-id: A:1 | x-ratelimit-resource: {it}"),
+            {it: Allowance(10, 60, 0, window)},
+        )
+        for it, window in [("core", 3600), ("search", 60), ("graphql", 3600)]
+    },
+    "gitlab": (
+        fields(f"RateLimit-Limit: 60 | RateLimit-Remaining: 10 | RateLimit-Reset: {NOW + 5:.0f}")
+        | fields("RateLimit-Observed: 50 | RateLimit-Name: throttle_web"),
+        {"requests": Allowance(10, 60, 5)},
+    ),
+    "linear names the kind first": (
+        fields("X-RateLimit-Requests-Limit: 1500 | X-RateLimit-Requests-Remaining: 7"),
+        {"requests": refilled(7, 1500, None)},
+    ),
+    "draft 3": (
+        fields("RateLimit-Limit: 100, 10;w=1, 100;w=60 | RateLimit-Remaining: 50 | RateLimit-Reset: 30"),
+        {"requests": Allowance(50, 100, 30, 60)},
+    ),
+    "draft 7": (
+        fields("RateLimit: limit=100, remaining=50, reset=5 | RateLimit-Policy: 100;w=10"),
+        {"requests": Allowance(50, 100, 5, 10)},
+    ),
+    "draft 11": (
+        fields('RateLimit: "burst";r=50;t=5, daily;r=0 | RateLimit-Policy: "burst";q=100;w=60;pk=:YQ==:,"daily";q=9'),
+        {"burst": Allowance(50, 100, 5, 60), "daily": Allowance(0, 9)},
+    ),
+    "a name with a comma": (fields('RateLimit: "a,b;r=3";r=1;t=2, "torn'), {"a,b;r=3": Allowance(1, None, 2)}),
+    "shopify": (fields("X-Shopify-Shop-Api-Call-Limit: 32/40"), {"requests": refilled(8, 40, None)}),
+    "shopify, beyond": (fields("X-Shopify-Shop-Api-Call-Limit: 41/40"), {"requests": refilled(0, 40, None)}),
+    "stripe": (fields("retry-after: 3 | stripe-rate-limited-reason: global-rate"), {}),
+    **{f"remaining {text!r}": (of_requests(60, text, "1s"), {}) for text in NO_NUMBERS},
+    "other": (fields("x-ratelimit-used: 5 | x-ratelimit-bucket: a | x-ratelimit-scope: user"), {}),
+}
+
+
+@pytest.mark.parametrize(("headers", "allowances"), LEFT.values(), ids=LEFT)
 @pytest.mark.usefixtures("far_from_utc")
 def test_what_is_left(headers: dict[str, str], allowances: dict[str, Allowance]) -> None:
     assert observe(headers, NOW).allowances == allowances

@@ -161,25 +161,22 @@ def test_what_cannot_work_is_told_at_the_start(api: Any) -> None:
             api.limit(limiter, **wrong)
 
 
-def test_a_turn_is_refused_by_a_limiter_that_is_closed_or_whose_store_is_away() -> None:
-    with RateLimiter(FaultStore(down=True), "1/hour") as limiter, pytest.raises(StoreUnavailable) as caught:
-        limiter.line_up("ann", 1.0, 1.0)
-    assert caught.value.key == "ann"
-    with pytest.raises(LimiterClosed):
-        limiter.line_up("ann", 1.0, 1.0)
+def test_turns_are_given_one_after_the_other_or_refused(api: Any) -> None:
+    def line_up(limiter: Any, *asked: Any, **options: Any) -> Any:
+        return do(limiter.line_up, *asked, **options)
+
+    do: Any = awaited if api.limiter is AsyncRateLimiter else lambda call, *asked, **options: call(*asked, **options)
+    limiter = api.limiter(MemoryStore(lambda: 0.0), "1/hour")
+    assert [line_up(limiter, "ann", 1.0, 0.5) for _ in range(3)] == [1.0, 1.5, 2.0]
     with pytest.raises(ValueError, match="empty"):
-        RateLimiter(MemoryStore(), "1/hour").line_up("", 1.0, 1.0)
-    for wrong in ((-1.0, 1.0, 600.0), (math.inf, 1.0, 600.0), (1.0, math.nan, 600.0), (1.0, 1.0, 0.0)):
-        wait, spacing, longest = wrong
+        line_up(limiter, "", 1.0, 1.0)
+    for wait, spacing, longest in ((-1.0, 1.0, 600.0), (math.inf, 1.0, 600.0), (1.0, math.nan, 600.0), (1.0, 1.0, 0.0)):
         with pytest.raises(ValueError, match=r"(more than|at least) 0 seconds, and finite"):
-            RateLimiter(MemoryStore(), "1/hour").line_up("ann", wait, spacing, longest=longest)
-
-
-def test_tasks_are_given_their_turns_too() -> None:
-    limiter = AsyncRateLimiter(MemoryStore(lambda: 0.0), "1/hour")
-    assert [awaited(limiter.line_up, "ann", 1.0, 0.5) for _ in range(3)] == [1.0, 1.5, 2.0]
-    with pytest.raises(ValueError, match="empty"):
-        awaited(limiter.line_up, "", 1.0, 1.0)
+            line_up(limiter, "ann", wait, spacing, longest=longest)
+    away = api.limiter(api.store(down=True), "1/hour")
     with pytest.raises(StoreUnavailable) as caught:
-        awaited(AsyncRateLimiter(AsyncFaultStore(down=True), "1/hour").line_up, "ann", 1.0, 1.0)
+        line_up(away, "ann", 1.0, 1.0)
     assert caught.value.key == "ann"
+    do(away.close)
+    with pytest.raises(LimiterClosed):
+        line_up(away, "ann", 1.0, 1.0)
