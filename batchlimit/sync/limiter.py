@@ -88,7 +88,7 @@ class RateLimiter(BaseRateLimiter["redis.Redis | redis.RedisCluster | Store"], C
 
     def try_acquire(self, key: str, cost: int = 1) -> bool:
         # `FreeTokens.take` and `Admission.deny` flattened: a method call would cost as much as the rest of a hit.
-        # tests/sync/test_shortcut.py compares the two. The loop steps an iterator once: next() took 20 ns more.
+        # tests/apis/test_shortcut.py compares the two. The loop steps an iterator once: next() took 20 ns more.
         try:
             entry = self._entries[key]
         except (KeyError, TypeError):

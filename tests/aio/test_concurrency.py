@@ -10,7 +10,6 @@ from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, Queue
 from batchlimit.concurrency import AsyncPermit, Shedding
 from batchlimit.concurrency.laws import Fixed
 from batchlimit.concurrency.shedding import Shedder
-from tests.aio.loop import run
 from tests.sync.stage import DEADLINE, start, until
 
 
@@ -72,24 +71,6 @@ async def test_nobody_completes_what_was_not_entered_with() -> None:
     holder.success()
     await tasks[0]
     assert limiter.statistics().in_flight == 0
-
-
-def test_a_thousand_tasks_are_served_in_order() -> None:
-    async def main() -> list[int]:
-        limiter = AsyncConcurrencyLimiter(Fixed(7), queue=Queue(1000, max_wait=None))
-        order: list[int] = []
-
-        async def call(number: int) -> None:
-            async with limiter.acquire():
-                assert limiter.statistics().in_flight <= 7
-                order.append(number)
-                await asyncio.sleep(1)
-
-        await asyncio.gather(*map(call, range(1000)))
-        assert limiter.statistics().in_flight == 0
-        return order
-
-    assert run(main) == list(range(1000))
 
 
 @pytest.mark.parametrize("steps", range(6))

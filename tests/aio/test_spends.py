@@ -220,22 +220,6 @@ async def test_those_beside_a_cancelled_caller_of_a_closed_limiter_hear_of_the_e
     assert not caplog.records
 
 
-async def test_what_was_charged_for_an_answer_that_came_late_comes_back_and_the_caller_asks_again() -> None:
-    """More has flowed into the bucket since: a loop that stood still admits nobody for what is no more."""
-    clock = Clock()
-    till = Till(clock)
-    async with AsyncRateLimiter(till, TEN, sizer=FixedBatch(1), clock=clock) as limiter:
-
-        async def stand_still() -> None:
-            clock.pass_by(1000.0)
-            till.after = nothing
-
-        till.after = stand_still
-        assert await limiter.try_acquire(KEY, 3)
-        assert (till.calls, len(till.asks)) == ([[[KEY]]], 1)
-    assert level(till) == 7
-
-
 async def test_an_error_of_the_store_reaches_each_caller_by_its_own_policy() -> None:
     till = Till()
     policies: Any = {"open": "open", "local": FailurePolicy.local(instances=5), "*": "closed"}

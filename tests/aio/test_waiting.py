@@ -213,29 +213,6 @@ async def test_forty_that_are_cancelled_around_a_pause_leave_the_rate_to_others(
     await other.close()
 
 
-async def _tried(limiter: AsyncRateLimiter) -> bool:
-    return await limiter.try_acquire(KEY)
-
-
-@pytest.mark.parametrize("error", [StoreUnavailable("timed out"), RuntimeError(), asyncio.CancelledError()], ids=repr)
-async def test_a_lost_answer_is_asked_for_again_and_not_paid_twice(error: BaseException) -> None:
-    async def lose() -> None:
-        stage.after = nothing
-        raise error
-
-    stage = Stage()
-    stage.after = lose
-    limiter = limiter_on(stage)
-    if isinstance(error, Exception):
-        with pytest.raises(StoreUnavailable):
-            await limiter.acquire(KEY, 4, timeout=0)
-    await limiter.acquire(KEY, 4)
-    assert stage.asks[0].seq == stage.asks[1].seq
-    assert (await stage.peek(KEY, TEN)).level == 6
-    await limiter.acquire(KEY, 6, timeout=0)
-    assert not await limiter.try_acquire(KEY)
-
-
 # When a caller is cancelled
 
 

@@ -1,6 +1,7 @@
 """A limiter that is closed while others call it: the calls end by that, and nobody says that the store is away."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from batchlimit import AsyncRateLimiter, LimiterClosed, Quota, RateLimiter
 from batchlimit.batching import FixedBatch
 from batchlimit.bucket.messages import Level
 from batchlimit.stores import MemoryStore, Store
-from tests.apis.blocking import Api
+from tests.apis.blocking import Api, Awaited
 from tests.nodes import await_fact
 from tests.relay import Relay
 from tests.servers import Server
@@ -86,6 +87,18 @@ def test_close_may_be_called_again(api: Api, clock: Clock) -> None:
         limiter.close()
     assert len(stage.backs) == 1
     assert stage.peek(KEY, HUNDRED).level == 99
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_limiter_closes_the_store_that_it_opened_and_no_other(api: Api, used: bool, monkeypatch: Any) -> None:
+    stage, own = Stage(), Stage()
+    for kind in (RateLimiter, AsyncRateLimiter):
+        monkeypatch.setattr(kind, "_open", lambda _url, **_: own if api is RateLimiter else Awaited(own))
+    for limiter in (api(stage, HUNDRED), api(stage, HUNDRED), api.from_url("memory://", HUNDRED)):
+        with limiter:
+            assert not used or limiter.try_acquire(KEY)
+    gc.collect()
+    assert (stage.closed, own.closed > 0) == (0, True)
 
 
 @pytest.mark.parametrize("key", ["used", "new"])

@@ -221,29 +221,19 @@ def test_a_caller_that_wants_several_busy_keys_comes_through(api: Api) -> None:
             each.result(DEADLINE)
 
 
-def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock) -> None:
+@pytest.mark.parametrize("batch", [1, 20], ids=["by the store", "from memory"])
+def test_many_callers_admit_no_more_than_there_is(api: Api, clock: Clock, batch: int) -> None:
     """All or nothing: each key has paid as often as callers got through, and refusals lost nothing."""
     store = MemoryStore(clock)
-    with api(store, {"a": Quota(SLOW, 300), "b": Quota(SLOW, 200)}, clock=clock) as limiter:
-        lock, through = threading.Lock(), [0]
+    with api(store, {"a": Quota(SLOW, 300), "b": Quota(SLOW, 200)}, sizer=FixedBatch(batch), clock=clock) as limiter:
 
-        def work() -> None:
-            for i in range(60):
-                try:
-                    limiter.acquire_all({"a": 1, "b": 1} if i % 2 else {"b": 1, "a": 1}, timeout=0)
-                except RateLimited:
-                    continue
-                with lock:
-                    through[0] += 1
+        def work() -> int:
+            return sum(all(limiter.decide_all(({"a": 1, "b": 1}, {"b": 1, "a": 1})[i % 2]).values()) for i in range(60))
 
-        together(8, work)
-        while True:
-            try:
-                limiter.acquire_all({"a": 1, "b": 1}, timeout=0)
-            except RateLimited:
-                break
-            through[0] += 1
-        assert through[0] == 200
+        through = sum(together(8, work))
+        while all(limiter.decide_all({"a": 1, "b": 1}).values()):
+            through += 1
+        assert through == 200
         assert sum(limiter.try_acquire("a") for _ in range(101)) == 100
 
 

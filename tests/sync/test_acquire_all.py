@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,20 +11,13 @@ from batchlimit.base.waiting import NO_WAIT
 from batchlimit.batching import FixedBatch
 from batchlimit.keyspace import several
 from batchlimit.keyspace.several import FromMemory
-from batchlimit.reservoir.denial_cache import NO_DENIALS
 from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry
 from batchlimit.sync.waiting_thread import AcquireAll
-from tests.sync.interrupter import Interrupter, lines_interrupted
-from tests.sync.stage import DEADLINE, Clock, Gate, Piped, away, nothing, start, together
+from tests.sync.stage import DEADLINE, Clock, Gate, Piped, away, nothing, start
 
 TEN = Quota(0.001, 10)
 THREE = ["a", "b", "c"]
-RULES = [
-    *(f"sync/{each}" for each in ("waiting_thread", "key_entry")),
-    *(f"reservoir/{each}" for each in ("requests", "wait_queue", "admission", "reservoir", "tokens")),
-    "keyspace/several",
-]
 
 
 @pytest.fixture
@@ -100,21 +92,6 @@ def test_a_store_that_fails_charges_nothing_and_the_same_is_asked_again(stage: P
     assert levels(limiter) == [6, 6, 6]
 
 
-def _interrupted(n: int) -> bool:
-    clock = Clock()
-    limiter = RateLimiter(Piped(MemoryStore(clock)), TEN, sizer=FixedBatch(1), clock=clock)
-    interrupter = Interrupter(n, *RULES, under_lock=True)
-    if not start(lambda: interrupter.run(lambda: limiter.acquire_all(dict.fromkeys(THREE, 4)))).result(DEADLINE):
-        return False
-    interrupter.left_all_sound(limiter, *THREE, most=10)
-    return True
-
-
-def test_an_interrupt_anywhere_loses_tokens_at_most(without_refresher: None) -> None:
-    lines = lines_interrupted(_interrupted)
-    assert lines > 100
-
-
 def test_an_interrupt_on_the_way_out_of_the_queues_leaves_no_tokens_there(
     stage: Piped, clock: Clock, limiter: RateLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,34 +110,6 @@ def test_an_interrupt_on_the_way_out_of_the_queues_leaves_no_tokens_there(
     assert limiter.try_acquire("a", 10)
 
 
-def test_threads_that_decide_on_several_at_once_charge_all_of_them_or_none(
-    stage: Piped, clock: Clock, without_refresher: None
-) -> None:
-    quotas = {"scarce": Quota(0.001, 300), "*": Quota(0.001, 3000)}
-    with RateLimiter(stage, quotas, sizer=FixedBatch(100), clock=clock) as limiter:
-
-        def spend() -> int:
-            spent = 0
-            while all(limiter.decide_all({"one": 1, "scarce": 1, "two": 2}).values()):
-                spent += 1
-            return spent
-
-        spent = sum(together(4, spend))
-        send_refunds(limiter)
-        spent += spend()  # each thread may have taken a token back while the others were refused
-        left = [limiter.peek(key).remaining for key in ("scarce", "one", "two")]
-    assert left == [300 - spent, 3000 - spent, 3000 - 2 * spent]
-    assert spent == 300
-
-
-def send_refunds(limiter: RateLimiter) -> None:
-    """Send those that met an ask, in the place of the background thread, and forget what the bucket said before."""
-    for entry in limiter._entries.values():
-        if (back := entry.locked(entry.reservoir.requests.repay)) is not None:
-            entry.give_back(back)
-        entry.locked(partial(setattr, entry.reservoir.state, "denials", NO_DENIALS))
-
-
 def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
     stage: Piped, clock: Clock, monkeypatch: pytest.MonkeyPatch, without_refresher: None
 ) -> None:
@@ -176,22 +125,6 @@ def test_a_key_that_another_thread_emptied_meanwhile_charges_none(
         assert all(limiter.decide_all({"a": 1, "b": 1}).values())  # by the queue
         assert tried == ["a", "b"]
         assert [limiter.peek(key).remaining for key in ("a", "b")] == [8, 8]
-
-
-def _interrupted_hit(n: int) -> bool:
-    clock = Clock()
-    limiter = RateLimiter(Piped(MemoryStore(clock)), TEN, sizer=FixedBatch(10), clock=clock)
-    limiter.acquire_all(dict.fromkeys(THREE, 1))
-    interrupter = Interrupter(n, "keyspace/several", *RULES, under_lock=True)
-    if not start(lambda: interrupter.run(lambda: limiter.decide_all(dict.fromkeys(THREE, 2)))).result(DEADLINE):
-        return False
-    interrupter.left_all_sound(limiter, *THREE, most=10)
-    return True
-
-
-def test_an_interrupt_anywhere_in_a_decision_from_memory_loses_tokens_at_most(without_refresher: None) -> None:
-    lines = lines_interrupted(_interrupted_hit)
-    assert lines > 20
 
 
 class _Leaving(dict[str, key_entry.KeyEntry]):

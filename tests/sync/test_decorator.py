@@ -63,14 +63,6 @@ async def test_a_coroutine_function_stays_one_and_waits_in_a_thread(limiter: Rat
     assert limiter.peek("search:ann").remaining == 9
 
 
-def test_a_partial_of_a_coroutine_function_is_one(limiter: RateLimiter) -> None:
-    async def search(user: str, page: int) -> tuple[str, int]:
-        return user, page
-
-    limited = limiter.limit("k")(functools.partial(search, "ann"))
-    assert asyncio.run(limited(3)) == ("ann", 3)
-
-
 async def test_a_coroutine_waits_in_line_without_a_thread(limiter: RateLimiter) -> None:
     """Twenty of them, of whom one is cancelled: no threads but for the store, and nobody waits for ever."""
     done = []
@@ -148,12 +140,18 @@ def test_a_coroutine_hears_of_a_store_that_fails(limiter: RateLimiter, stage: St
     assert limiter.statistics().admitted == 1
 
 
-def test_an_object_whose_call_is_awaited_is_a_coroutine_function(limiter: RateLimiter) -> None:
-    class Works:
-        async def __call__(self) -> int:
-            return 1
+async def found(user: str, page: int) -> tuple[str, int]:
+    return user, page
 
-    assert asyncio.run(limiter.limit("k")(Works())()) == 1
+
+class Finds:
+    async def __call__(self, page: int) -> tuple[str, int]:
+        return "ann", page
+
+
+@pytest.mark.parametrize("function", [functools.partial(found, "ann"), Finds()], ids=["a partial", "an object"])
+def test_what_is_awaited_when_it_is_called_is_a_coroutine_function(limiter: RateLimiter, function: Any) -> None:
+    assert asyncio.run(limiter.limit("k")(function)(3)) == ("ann", 3)
 
 
 def test_an_asynchronous_generator_is_named(limiter: RateLimiter) -> None:

@@ -15,7 +15,7 @@ from batchlimit.stores.client.scripts import bucket_name
 from tests.depth import depth
 from tests.reservoir.world import Moody
 from tests.servers import Server
-from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, lapsed, process, said, spend, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Stage, away, lapsed, process, said, start, together, until
 
 HUNDRED = Quota(0.001, 100)
 
@@ -54,22 +54,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
 
     monkeypatch.setattr(RateLimiter, "_open", open_stage)
     return stages
-
-
-def test_a_limiter_that_was_never_used_closes(opened: list[Stage]) -> None:
-    RateLimiter.from_url("memory://", HUNDRED).close()
-    assert opened[0].closed
-
-
-def test_a_store_that_the_user_made_stays_open() -> None:
-    stage = Stage()
-    with RateLimiter(stage, HUNDRED) as first, RateLimiter(stage, HUNDRED) as second:
-        first.acquire(KEY)
-        first.close()
-        second.acquire(KEY)
-    del first, second
-    gc.collect()
-    assert not stage.closed
 
 
 def test_close_from_many_threads_at_once(clock: Clock) -> None:
@@ -120,15 +104,6 @@ def test_a_limiter_that_is_garbage_closes_its_store(opened: list[Stage]) -> None
         del limiter
         gc.collect()
         until(lambda: opened[-1].closed > 0)
-
-
-def test_fifty_limiters_leave_no_thread_behind(keepers: Callable[[], int]) -> None:
-    store = MemoryStore()
-    for _ in range(50):
-        with RateLimiter(store, HUNDRED) as limiter:
-            limiter.try_acquire(KEY)
-            assert keepers() == 1
-        until(lambda: keepers() == 0)  # close() waits for it, but not for ever
 
 
 def test_one_thread_serves_all_keys(keepers: Callable[[], int]) -> None:
@@ -190,19 +165,6 @@ def test_tokens_that_arrive_as_the_interpreter_ends_go_back(
     assert level.level >= 99
 
 
-def test_a_store_that_is_away_does_not_keep_the_interpreter_from_ending(valkey: Server, prefix: str) -> None:
-    program = """
-    from batchlimit.testing import FaultStore
-
-    store = FaultStore()
-    limiter = RateLimiter(store, "0.001/s burst 100", sizer=FixedBatch(50))
-    limiter.acquire(KEY)
-    store.down = True
-    say("done")
-    """
-    assert said(program, valkey.url, prefix) == ["done"]
-
-
 def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
     valkey: Server, valkey_store: RedisStore, prefix: str, clock: Clock, far_away: None
 ) -> None:
@@ -216,18 +178,6 @@ def test_tokens_of_a_bucket_that_was_lost_are_dropped_at_the_next_ask(
 
 
 # The background thread
-
-
-def test_unused_tokens_go_back_before_they_expire(lasting_store: Store, clock: Clock) -> None:
-    """Had they expired, they would be lost. The limiter's time leaps to where it gives them back."""
-    with RateLimiter(lasting_store, HUNDRED, sizer=FixedBatch(50), clock=clock) as limiter:
-        limiter.acquire(KEY)
-        pass_to_due(limiter, clock)  # renewed, for they were in use
-        pass_to_due(limiter, clock)
-        until(lambda: lasting_store.peek(KEY, HUNDRED).outstanding == 0)
-        assert lasting_store.peek(KEY, HUNDRED).level == 99
-        assert limiter.statistics().held == 0
-        assert spend(limiter) == 99
 
 
 def test_the_keeper_outlives_a_store_that_is_away(clock: Clock) -> None:
@@ -263,17 +213,6 @@ def test_the_keeper_outlives_a_key_that_is_kept_for_ever(idle_after: float, cloc
 # Idle keys
 
 
-def test_idle_keys_leave_the_memory_and_their_figures_stay() -> None:
-    with RateLimiter.from_url("memory://", HUNDRED, idle_after=0.05) as limiter:
-        for i in range(10_000):
-            assert limiter.try_acquire(f"key-{i}")
-        until(lambda: limiter.statistics().keys == 0)
-        assert repr(limiter) == "<RateLimiter on memory://: 0 keys>"
-        figures = limiter.statistics()
-        assert (figures.admitted, figures.refused, figures.held) == (10_000, 0, 0)
-        assert figures.calls >= 10_000
-
-
 def test_a_key_that_was_dropped_can_be_used_again(clock: Clock) -> None:
     stage = Stage(MemoryStore(clock))
     with RateLimiter(stage, HUNDRED, idle_after=0.0, sizer=FixedBatch(1), clock=clock) as limiter:
@@ -284,15 +223,6 @@ def test_a_key_that_was_dropped_can_be_used_again(clock: Clock) -> None:
         assert limiter.peek(KEY).remaining == 95
         seqs = [ask.seq for ask in stage.asks]
         assert seqs == sorted(set(seqs))
-
-
-def test_a_key_is_dropped_under_the_feet_of_its_callers() -> None:
-    """With no idle time a key retires whenever it is empty; whoever holds the old one begins again with a new one."""
-    clock = Clock()
-    with RateLimiter(MemoryStore(clock), Quota(0.001, 4000), idle_after=0.0, clock=clock) as limiter:
-        assert sum(together(8, lambda: sum(limiter.try_acquire(KEY) for _ in range(500)))) == 4000
-        assert limiter.statistics().admitted == 4000
-        assert not limiter.try_acquire(KEY)
 
 
 # Fork
@@ -425,25 +355,20 @@ def test_a_childs_keeper_gives_back(valkey: Server, valkey_store: RedisStore, pr
         assert other.end() == 0
 
 
-def test_a_closed_limiter_stays_closed_in_the_child(valkey: Server, prefix: str) -> None:
-    program = """
-    limiter = limiter_of("0.001/s burst 100")
-    limiter.close()
-    def work():
-        try:
-            limiter.try_acquire(KEY)
-        except LimiterClosed:
-            return "closed"
-    fork(work)
-    """
-    assert said(program, valkey.url, prefix) == ["closed"]
-
-
-def test_a_child_goes_on_with_the_buckets_in_memory(valkey: Server, prefix: str) -> None:
+def test_a_closed_limiter_stays_closed_in_the_child_and_buckets_in_memory_go_on_there(
+    valkey: Server, prefix: str
+) -> None:
     program = """
     limiter = RateLimiter.from_url("memory://", "0.001/s burst 10")
     assert spend(limiter) == 10
-    fork(lambda: (limiter.try_acquire(KEY), limiter.try_acquire("another")))
+    closed = limiter_of("0.001/s burst 100")
+    closed.close()
+    def work():
+        try:
+            closed.try_acquire(KEY)
+        except LimiterClosed:
+            return limiter.try_acquire(KEY), limiter.try_acquire("another")
+    fork(work)
     """
     assert said(program, valkey.url, prefix) == ["(False, True)"]
 

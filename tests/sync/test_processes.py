@@ -1,6 +1,5 @@
 """Many processes at one server: stopped, killed or at full speed, together they spend what one could."""
 
-import os
 import signal
 from contextlib import ExitStack
 
@@ -32,28 +31,6 @@ def test_the_tokens_of_a_killed_process_are_lost_and_not_doubled(
     until(lambda: lapsed(valkey_store, KEY, HUNDRED))
     assert spent + valkey_store.peek(KEY, HUNDRED).level == 50
     assert spent >= 49  # the last one may be kept for the other until it is known to be gone
-
-
-def test_a_process_that_is_killed_amid_its_calls_spends_no_more_than_the_burst(
-    valkey: Server, valkey_store: RedisStore, prefix: str
-) -> None:
-    """It tells each admission before the next call, so that all but the last is known."""
-    program = """
-    limiter = limiter_of("0.001/s burst 1000", sizer=FixedBatch(7))
-    while limiter.try_acquire(KEY):
-        say("spent")
-    """
-    quota = Quota(0.001, 1000)
-    with process(program, valkey.url, prefix) as other:
-        for _ in range(200):
-            assert other.hear() == "spent"
-        os.kill(other.pid, signal.SIGKILL)
-        spent = 200 + other.rest().count("spent\n")
-        other.end()
-    until(lambda: lapsed(valkey_store, KEY, quota))
-    with RateLimiter(valkey_store, quota) as here:
-        spent += spend(here)
-    assert 1000 - 3 * 7 <= spent <= 1000
 
 
 def test_instances_that_wait_for_tokens_all_get_theirs(valkey: Server, prefix: str) -> None:

@@ -37,36 +37,19 @@ def stampede(limiter: RateLimiter, stage: Stage, threads: int, call: Callable[[]
 
 
 @pytest.mark.parametrize("burst", [32, 33, 1000])
+@pytest.mark.parametrize(("threads", "cost"), [(32, 1), (33, 1), (32, 5)])
+@pytest.mark.parametrize("call", ["try_acquire", "decide"])
 @pytest.mark.usefixtures("far_away")
-def test_a_stampede_makes_two_calls_and_nobody_is_refused(stage: Stage, burst: int) -> None:
-    with RateLimiter(stage, Quota(SLOW, burst)) as limiter:
-        assert stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY)) == [True] * 32
-        assert len(stage.asks) == 2
-        assert limiter.statistics().admitted == 32
-
-
-@pytest.mark.usefixtures("far_away")
-def test_of_one_too_many_one_is_refused(stage: Stage) -> None:
-    with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
-        admitted = stampede(limiter, stage, 33, lambda: limiter.try_acquire(KEY))
-        assert (admitted.count(True), admitted.count(False)) == (32, 1)
-        assert len(stage.asks) <= 3
-
-
-@pytest.mark.usefixtures("far_away")
-def test_decisions_count_like_calls(stage: Stage) -> None:
+def test_a_stampede_makes_two_calls_and_nobody_is_refused_but_who_is_too_many(
+    stage: Stage, burst: int, threads: int, cost: int, call: str
+) -> None:
     """A refusal without a known wait was once a decision that said allowed."""
-    with RateLimiter(stage, Quota(SLOW, 32)) as limiter:
-        assert stampede(limiter, stage, 33, lambda: limiter.decide(KEY).allowed).count(True) == 32
-        assert (limiter.statistics().admitted, limiter.statistics().refused) == (32, 1)
-
-
-@pytest.mark.usefixtures("far_away")
-def test_costs_add_up(stage: Stage) -> None:
-    with RateLimiter(stage, Quota(SLOW, 32 * 5)) as limiter:
-        assert all(stampede(limiter, stage, 32, lambda: limiter.try_acquire(KEY, 5)))
-        assert len(stage.asks) == 2
-        assert not limiter.try_acquire(KEY)
+    with RateLimiter(stage, Quota(SLOW, burst * cost)) as limiter:
+        told = stampede(limiter, stage, threads, lambda: bool(getattr(limiter, call)(KEY, cost)))
+        served = min(threads, burst)
+        assert told.count(True) == served
+        assert len(stage.asks) <= 2 + (served < threads)
+        assert (limiter.statistics().admitted, limiter.statistics().refused) == (served * cost, threads - served)
 
 
 @pytest.mark.usefixtures("far_away")

@@ -3,7 +3,7 @@
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +18,7 @@ from batchlimit.stores import MemoryStore
 from batchlimit.sync import key_entry, waiting_thread
 from tests.apis.test_waiting import is_empty, refund, stand_in_line
 from tests.sync.interrupter import Interrupter, lines_interrupted
-from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Stage, nothing, start, together, until
+from tests.sync.stage import DEADLINE, KEY, Clock, Gate, Piped, Stage, nothing, start, together, until
 
 SLOW = 0.001
 TEN = Quota(SLOW, 10)
@@ -250,44 +250,51 @@ def test_a_caller_may_be_interrupted_at_any_line(without_refresher: None) -> Non
     assert lines > 20
 
 
+KEY_ALONE, THREE = [KEY], ["a", "b", "c"]
 RULES = [
     *(f"sync/{each}" for each in ("limiter", "waiting_thread", "key_entry", "registry")),
     "sync/spends",
     *(f"keyspace/{each}" for each in ("kept_keys", "keyspace", "spending")),
     *(f"reservoir/{each}" for each in ("sizing", "wait_queue", "denial_cache", "requests", "admission", "reservoir")),
     *(f"reservoir/{each}" for each in ("fallback", "forecast", "key_state", "lifecycle", "outage", "tokens")),
-    "reservoir/bucket_view",
+    *("reservoir/bucket_view", "keyspace/several"),
 ]
 
 
-def then_nobody_hangs_and_nothing_is_minted(n: int, spent: int, call: Callable[[RateLimiter], object]) -> bool:
+def then_nobody_hangs_and_nothing_is_minted(
+    n: int, keys: Sequence[str], batch: int, spent: int, call: Callable[[RateLimiter], object]
+) -> bool:
     """Let a call be interrupted at its nth line, anywhere in the rules; return whether it has so many."""
     clock = Clock()
-    limiter = RateLimiter(MemoryStore(clock), TEN, sizer=FixedBatch(1), clock=clock)
-    limiter.acquire(KEY, spent)
-    clock.now += 2.0
+    store = Piped(MemoryStore(clock)) if keys is THREE else MemoryStore(clock)
+    limiter = RateLimiter(store, TEN, sizer=FixedBatch(batch), clock=clock)
+    if spent or keys is KEY_ALONE:  # a cost of 0 brings a key into use
+        limiter.acquire_all(dict.fromkeys(keys, spent))
+    clock.now += 2.0 if batch == 1 else 0.0
     interrupter = Interrupter(n, *RULES, under_lock=True)
     if not start(lambda: interrupter.run(lambda: call(limiter))).result(DEADLINE):
         return False
-    interrupter.left_all_sound(limiter, KEY, most=10)
+    interrupter.left_all_sound(limiter, *keys, most=10)
     return True
 
 
 @pytest.mark.parametrize(
-    ("spent", "call"),
+    ("keys", "batch", "spent", "call"),
     [
-        (0, lambda limiter: limiter.try_acquire(KEY, 4)),
-        (3, lambda limiter: limiter.try_acquire(KEY, 4)),
-        (4, lambda limiter: limiter.refund(KEY, 4)),
-        (4, lambda limiter: (limiter.acquire(KEY), limiter.refund(KEY), limiter.pause(KEY, 1.0))),
+        (KEY_ALONE, 1, 0, lambda limiter: limiter.try_acquire(KEY, 4)),
+        (KEY_ALONE, 1, 3, lambda limiter: limiter.try_acquire(KEY, 4)),
+        (KEY_ALONE, 1, 4, lambda limiter: limiter.refund(KEY, 4)),
+        (KEY_ALONE, 1, 4, lambda limiter: (limiter.acquire(KEY), limiter.refund(KEY), limiter.pause(KEY, 1.0))),
+        (THREE, 1, 0, lambda limiter: limiter.acquire_all(dict.fromkeys(THREE, 4))),
+        (THREE, 10, 1, lambda limiter: limiter.decide_all(dict.fromkeys(THREE, 2))),
     ],
-    ids=["first call", "later call", "refund", "pause"],
+    ids=["first call", "later call", "refund", "pause", "several", "several from memory"],
 )
 def test_an_interrupt_anywhere_loses_tokens_at_most(
-    without_refresher: None, spent: int, call: Callable[[RateLimiter], object]
+    without_refresher: None, keys: Sequence[str], batch: int, spent: int, call: Callable[[RateLimiter], object]
 ) -> None:
-    lines = lines_interrupted(lambda n: then_nobody_hangs_and_nothing_is_minted(n, spent, call))
-    assert lines > 100
+    lines = lines_interrupted(lambda n: then_nobody_hangs_and_nothing_is_minted(n, keys, batch, spent, call))
+    assert lines > (100 if batch == 1 else 20)
 
 
 def nested(calls: int, call: Callable[[], object]) -> object:
