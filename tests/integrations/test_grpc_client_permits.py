@@ -115,7 +115,8 @@ def test_a_stream_of_an_interceptor_that_returns_no_call_is_read_and_counted(sce
         assert client.call("unary_stream", "hold").first() == "first"
         with pytest.raises(grpc.RpcError):
             client.call("unary_stream", "abort UNAVAILABLE").answers()
-        assert resting(limiter) == (1, 1, 1)
+        client.call("unary_stream", "a")  # nobody reads it
+        assert resting(limiter) == (1, 1, 2)
 
 
 def test_a_call_that_waits_is_made_when_there_is_room(scene: Scene) -> None:

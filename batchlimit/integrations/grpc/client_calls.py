@@ -192,7 +192,8 @@ class EveryCall(
 def _watch(call: Any, ended: Ended) -> Any:
     """Tell of the end of a call, and keep it not: grpcio cancels one that its reader drops. Return what to read."""
     if not hasattr(call, "code"):
-        return _iterated(call, ended)
+        next(responses := _iterated(call, ended))
+        return responses
     if (state := getattr(call, "_state", None)) is None or call.done():
         call.add_done_callback(lambda _: ended(call.code(), call.trailing_metadata(), None))
         return call
@@ -207,9 +208,13 @@ def _watch(call: Any, ended: Ended) -> Any:
 
 
 def _iterated(responses: Any, ended: Ended) -> Any:
-    """Yield the responses of an interceptor behind this one that returns no call, as OpenTelemetry's."""
+    """Yield the responses of an interceptor behind this one that returns no call, as OpenTelemetry's; first nothing.
+
+    One that has begun ends where its reader drops it, also unread.
+    """
     code = grpc.StatusCode.CANCELLED
     try:
+        yield
         yield from responses
         code = grpc.StatusCode.OK
     except grpc.RpcError as error:
