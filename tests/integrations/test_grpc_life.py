@@ -13,12 +13,19 @@ import pytest
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
 from batchlimit.concurrency import Shedding
 from batchlimit.concurrency.laws import Gitaly, Settable
-from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor, check_permit, outcome_of
+from batchlimit.integrations.grpc import (
+    AsyncConcurrencyInterceptor,
+    AsyncRateLimitInterceptor,
+    check_permit,
+    outcome_of,
+)
 from batchlimit.integrations.grpc.serving import CallEnd, completing
+from batchlimit.rules import Rule
 from tests.apis.keyed import Told
 from tests.awaiting import awaited
-from tests.integrations.service import KINDS
-from tests.integrations.stage import Call, SetUp, Stage, on_asyncio, threaded
+from tests.integrations.gate import Gate
+from tests.integrations.service import KINDS, SERVED, AsyncService
+from tests.integrations.stage import Call, Client, SetUp, Stage, on_asyncio, server, threaded
 from tests.recording import Recording
 from tests.sync.stage import until
 
@@ -103,6 +110,36 @@ def test_calls_that_wait_in_the_queue_are_let_in_in_turn() -> None:
         assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "queue_full")
         scene.gate.open()
         assert [call.answers() for call in calls] == [["hold"]] * 3
+
+
+class Iterating(grpc.aio.ServerInterceptor):
+    """Iterates what a stream answers, as that of OpenTelemetry does before it hands it on."""
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        found = await continuation(handler_call_details)
+
+        async def stream(requests: Any, context: Any) -> AsyncIterator[Any]:
+            async for response in found.stream_stream(requests, context):
+                yield response
+
+        return grpc.stream_stream_rpc_method_handler(stream, found.request_deserializer, found.response_serializer)
+
+
+@pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
+def test_another_interceptor_may_iterate_a_stream_of_asyncio(kind: str) -> None:
+    limiter, gate = AsyncConcurrencyLimiter(Recording(3)), Gate()
+    charged = Rule("charged", "9/hour", key="charged", charge=[499])
+    limits = AsyncConcurrencyInterceptor(limiter), AsyncRateLimitInterceptor("memory://", [charged])
+    with server(True, AsyncService(gate), Iterating(), *limits) as address, grpc.insecure_channel(address) as channel:
+        client = Client(channel)
+        assert client.call(kind, "a", "b").answers() == SERVED[kind]
+        assert client.call(kind, "abort UNAVAILABLE").code is grpc.StatusCode.UNAVAILABLE
+        left = client.call(kind, "hold")
+        gate.meet()
+        left.cancel()
+        until(lambda: limiter.statistics().in_flight == 0)
+        seen = limiter.statistics()
+        assert (seen.succeeded, seen.dropped, seen.ignored, seen.abandoned) == (1, 1, 1, 0)
 
 
 def test_a_call_that_leaves_while_it_waits_is_out_of_the_queue() -> None:

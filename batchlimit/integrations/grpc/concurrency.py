@@ -174,7 +174,7 @@ class AsyncConcurrencyInterceptor(
         try:
             if found := await continuation(details):
                 run = serving.served_async(found)
-                handler = serving.streaming(found, serve, found.request_deserializer)
+                handler = serving.streaming_async(found, serve)
         finally:
             if handler is None:
                 give_back(permit)

@@ -124,21 +124,19 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
                 lambda code, error, sent: ended(code, error, max(sent, watched.sent)),
             )
 
-        return serving.streaming(handler, serve, handler.request_deserializer)
+        return serving.streaming_async(handler, serve)
 
     async def close(self) -> None:
         """Wait for what is being settled; close the limiter, if it was made here. Stop the server before."""
         await self._front.close()
 
 
-class _WatchedContext:
+class _WatchedContext(serving.Passed):
     """The context of a call whose messages are charged and counted, however the handler reads and writes them."""
 
     def __init__(self, context: Any, front: AsyncFront, request: Request | None) -> None:
-        self._context, self._front, self._request, self.sent = context, front, request, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+        super().__init__(context)
+        self._front, self._request, self.sent = front, request, 0
 
     async def write(self, message: Any) -> None:
         """Send a message."""

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self, TypeAlias
 
 import grpc
@@ -93,6 +93,59 @@ def streaming(handler: Handler, serve: Callable[[Any, Any], Any], reads: Callabl
     """Return a handler whose requests stream, even if those of `handler` do not; its responses are as there."""
     make = grpc.stream_stream_rpc_method_handler if handler.response_streaming else grpc.stream_unary_rpc_method_handler
     return make(serve, reads, handler.response_serializer)
+
+
+def streaming_async(handler: Handler, serve: Callable[[Any, Any], Awaitable[Any]]) -> Handler:
+    """Return such a handler of a server on asyncio; an interceptor before it may iterate its responses."""
+    found = _Streamed(serve) if handler.response_streaming else serve
+    return streaming(handler, found, handler.request_deserializer)
+
+
+class _Streamed(partial[Any]):
+    """Writes responses to grpcio, which takes it for a coroutine function; or yields them to who iterates."""
+
+    def __call__(self, requests: Any, context: Any) -> "_Stream":
+        return _Stream(self.func, requests, context)
+
+
+class _Stream:
+    def __init__(self, serve: Callable[[Any, Any], Any], requests: Any, context: Any) -> None:
+        self._serve, self._requests, self._context = serve, requests, context
+
+    def __await__(self) -> Any:
+        return self._serve(self._requests, self._context).__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        written = asyncio.Queue[Any]()
+
+        async def write(response: Any) -> None:
+            written.put_nowait(response)
+            await written.join()
+
+        (context := Passed(self._context)).write = write
+        served = asyncio.ensure_future(self._serve(self._requests, context))
+        served.add_done_callback(written.put_nowait)
+        self._context.add_done_callback(lambda _: served.cancel())  # whoever iterates may not come back
+        try:
+            while (response := await written.get()) is not served:
+                yield response
+                written.task_done()
+            await served
+        finally:
+            served.cancel()
+            await asyncio.wait((served,))
+
+
+class Passed:
+    """The context of a call, some of whose methods are others."""
+
+    write: Callable[[Any], Awaitable[None]]
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
 
 
 def served(handler: Handler, begin: Callable[[Any], CallEnd], limited: Any = None, *, blocks: bool = False) -> Handler:
