@@ -1,5 +1,6 @@
 """Rules before real gRPC servers: which calls are charged, what those are told that are refused, what is settled."""
 
+import gc
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,17 +10,21 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+import batchlimit
 from batchlimit import RateLimiter
+from batchlimit.integrations import grpc as faces
 from batchlimit.integrations.address import TrustedProxies
 from batchlimit.integrations.grpc import CallResponse, RateLimitInterceptor
 from batchlimit.integrations.grpc.answer import address_of, status_details
+from batchlimit.laws import Fixed
 from batchlimit.rules import Rule
 from tests.awaiting import awaited
 from tests.integrations.gate import Gate
 from tests.integrations.limited_grpc import serving
-from tests.integrations.service import KINDS, SERVED
-from tests.integrations.stage import Call
-from tests.sync.stage import ARRIVAL
+from tests.integrations.service import KINDS, SERVED, AsyncService, Service
+from tests.integrations.stage import Call, Client, server
+from tests.integrations.structured import read_limits
+from tests.sync.stage import ARRIVAL, until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 UNAVAILABLE, UNAUTHENTICATED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED
@@ -216,6 +221,22 @@ def test_a_limiter_of_the_other_kind_is_refused_at_the_start() -> None:
         RateLimitInterceptor(7, [IP])  # type: ignore[arg-type]
     with RateLimiter.from_url("memory://", "1/s") as limiter:
         assert repr(RateLimitInterceptor(limiter, [IP])) == "<RateLimitInterceptor <Rules ip>>"
+
+
+@pytest.mark.filterwarnings("ignore:.* was never completed:ResourceWarning")  # it is to be first
+@pytest.mark.parametrize("api", ["", "Async"])
+def test_a_refusal_keeps_no_place_of_an_interceptor_behind(api: str, request: pytest.FixtureRequest) -> None:
+    """Nor until garbage is collected."""
+    places = getattr(batchlimit, f"{api}ConcurrencyLimiter")(Fixed(1))
+    behind = getattr(faces, f"{api}ConcurrencyInterceptor")(places)
+    limits = getattr(faces, f"{api}RateLimitInterceptor")("memory://", [Rule("none", "0/s", key="none")])
+    service = (AsyncService if api else Service)(Gate())
+    request.addfinalizer(gc.enable)
+    gc.disable()
+    with server(bool(api), service, limits, behind) as address, grpc.insecure_channel(address) as channel:
+        for kind in KINDS:
+            assert Client(channel).call(kind, "a").code is EXHAUSTED
+            until(lambda: places.statistics().in_flight == 0)
 
 
 class Left:

@@ -65,7 +65,8 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
 
         def begin(context: Any) -> serving.CallEnd:
             nonlocal outcome
-            outcome = run_steps(_admitted(self._front, handler_call_details.method, context, context.is_active()))
+            steps = _admitted(self._front, handler_call_details.method, context, CallRefusal.end, context.is_active())
+            outcome = run_steps(steps)
             return serving.CallEnd(context, _charging(self._front, outcome, context))
 
         def limited(messages: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -112,7 +113,9 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
-            outcome = await drive(_admitted(self._front, handler_call_details.method, context))
+            outcome = await drive(_admitted(self._front, handler_call_details.method, context, CallRefusal.tell))
+            if outcome.refusal is not None:
+                return None
             ended = _charging(self._front, outcome, context)
             if not outcome.charges and not limits:
                 return await run(requests, context, ended)
@@ -158,8 +161,11 @@ class _WatchedContext(serving.Passed):
             yield message
 
 
-def _admitted(front: Front | AsyncFront, method: str, context: Any, is_active: bool = True) -> Steps[Outcome]:
-    """Charge a call; or refuse it, which raises."""
+def _admitted(
+    front: Front | AsyncFront, method: str, context: Any, refuse: Callable[[CallRefusal, Any], Any],
+    is_active: bool = True,
+) -> Steps[Outcome]:  # fmt: skip
+    """Charge a call, or refuse it. An error that refused it would keep on asyncio what the interceptors behind hold."""
     if not (peer := context.peer()) or not is_active:  # its client has left, or its time is over
         yield context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
     address, fields = address_of(peer), fields_of(context.invocation_metadata())
@@ -167,8 +173,8 @@ def _admitted(front: Front | AsyncFront, method: str, context: Any, is_active: b
     if outcome.refusal is not None:
         if (permit := HELD.get()) is not None:
             give_back(permit)  # its status tells nothing about the load
-        yield refused_by_rules(outcome.refusal).end(context)
-    if outcome.headers:
+        yield refuse(refused_by_rules(outcome.refusal), context)
+    elif outcome.headers:
         context.set_trailing_metadata(tuple(texts(outcome.headers)))
     return outcome
 
