@@ -38,7 +38,7 @@ AnyPermit = Permit | Permits | AsyncPermit | AsyncPermits | SharedPermit | Async
 _faults = Faults()
 _fields = Fields("off")
 Limiter = TypeVar("Limiter", bound=AnyLimiter)
-whole_priority = partial(whole, "priority", least=-math.inf, most=math.inf)
+_whole = partial(whole, "priority", least=-math.inf, most=math.inf)
 _text = partial(of_kind, "its name", kind=str, what="a str")
 _body = lru_cache(lambda reason: reduced_capacity(detail=reason).body())  # one for each reason: there are eight
 
@@ -61,22 +61,29 @@ def outcome_of(response: Response) -> Outcome:
     return outcome if outcome is Outcome.DROPPED or response.complete else Outcome.IGNORED
 
 
-_FAILED = {
-    "bypass": "a request is limited, for `bypass` raised: %s",
-    "partition": "a request has no partition, for `partition` failed: %s",
-    "priority": "a request has the priority 0, for `priority` failed: %s",
-    "operation": "a request is of no named operation, for `operation` failed: %s",
-    "outcome": "the outcome of a request is ignored, for `outcome` failed: %s",
+_ASKED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
+    "bypass": (bool, False, "a request is limited, for `bypass` raised: %s"),
+    "partition": (_text, "", "a request has no partition, for `partition` failed: %s"),
+    "priority": (_whole, 0, "a request has the priority 0, for `priority` failed: %s"),
+    "operation": (_text, "", "a request is of no named operation, for `operation` failed: %s"),
+    "outcome": (Outcome, Outcome.IGNORED, "the outcome of a request is ignored, for `outcome` failed: %s"),
+    "sheddable": (bool, False, "a request is not shed, for `sheddable` failed: %s"),
 }
+"""What a function of the user's returns, and what holds where it does not."""
 
 
-def asked_of(name: str, function: Callable[[Any], Any], about: object, check: Callable[[Any], T], otherwise: T) -> T:
-    """Return what a function of the user's says; or `otherwise`, and tell the log, if it raises or says nonsense."""
-    try:
-        return check(function(about))
-    except Exception as error:  # noqa: BLE001  told in the log
-        _faults.tell((name, function), _FAILED[name], error)
-        return otherwise
+def asking(name: str, function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """Return what asks a function of the user's, if there is one, and tells the log if that raises or says nonsense."""
+    check, otherwise, failed = _ASKED[name]
+
+    def ask(about: object) -> Any:
+        try:
+            return check(function(about))  # type: ignore[misc]
+        except Exception as error:  # noqa: BLE001  told in the log
+            _faults.tell((name, function), failed, error)
+            return otherwise
+
+    return function and ask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +143,7 @@ class PermitSource:
     """Acquires permits, for faces of both APIs; without a key it refuses. TypeError: options do not fit the limiter."""
 
     def __init__(
-        self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Callable[[Any], str], key: KeyOf | None = None
+        self, kinds: tuple[type, ...], limiter: AnyLimiter, partition: Callable[[Any], str] | None, key: KeyOf | None
     ) -> None:
         check_kind("limiter", limiter, kinds)
         has_keys, self.is_shared = isinstance(limiter, LimiterByKey), isinstance(limiter, Shared)
@@ -144,7 +151,8 @@ class PermitSource:
             raise TypeError(f"a {type(limiter).__name__} needs key=, a function that returns the key of a request")
         if key is not None and not has_keys:
             raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
-        self.limiter, self._partition, self._key = limiter, partition, key
+        self.limiter, self._key = limiter, key
+        self._partition = asking("partition", partition) or (lambda _: "")
 
     def acquire(self, request: object, *, back: tuple[Any, Any] | None = None, **options: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited.
@@ -179,18 +187,19 @@ class WebPermits(PermitSource):
     """What middlewares of both APIs ask of a request. A function of the user's that raises is told and left out."""
 
     def __init__(self, kinds: tuple[type, ...], limits: ConcurrencyLimit) -> None:
-        self._limits, partition = limits, limits.partition
-        named = partial(asked_of, "partition", partition or (lambda _: ""), check=_text, otherwise="")
-        super().__init__(kinds, limits.limiter, named, limits.key)
+        super().__init__(kinds, limits.limiter, limits.partition, limits.key)
+        self._limits = limits
+        self._bypass, self._priority = asking("bypass", limits.bypass), asking("priority", limits.priority)
+        self._operation: Any = asking("operation", limits.operation)
+        self._outcome: Any = asking("outcome", limits.outcome)
 
     def passes_by(self, request: object) -> bool:
         """Return whether a request is not limited."""
-        return self._limits.bypass is not None and asked_of("bypass", self._limits.bypass, request, bool, False)
+        return self._bypass is not None and self._bypass(request)
 
     def acquire(self, request: object, **_: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
-        asks = self._limits.priority
-        priority = 0 if asks is None else asked_of("priority", asks, request, whole_priority, 0)
+        priority = 0 if self._priority is None else self._priority(request)
         return super().acquire(request, timeout=self._limits.timeout, priority=priority)
 
     def complete(self, permit: AnyPermit, request: object, response: Response) -> None:
@@ -198,8 +207,8 @@ class WebPermits(PermitSource):
         if isinstance(permit, SharedPermit | AsyncSharedPermit):
             permit.release()
         else:
-            permit.operation = asked_of("operation", self._limits.operation, request, _text, "")
-            give_back(permit, asked_of("outcome", self._limits.outcome, response, Outcome, Outcome.IGNORED))
+            permit.operation = self._operation(request)
+            give_back(permit, self._outcome(response))
 
 
 def refusal_of(error: BatchLimitError) -> Refusal:

@@ -108,6 +108,16 @@ def test_a_partition_is_not_named_by_bytes() -> None:
         by_metadata("trace-bin")
 
 
+@pytest.mark.parametrize("name", ["partition", "priority", "sheddable", "outcome"])
+def test_a_function_that_fails_is_told_and_refuses_nobody(stage: SetUp, name: str, caplog: Any) -> None:
+    """As before web applications."""
+    with stage(Recording(9), interceptor={name: int}) as scene, scene.client() as client:
+        assert client.call("unary_unary", "a").code is OK
+        assert client.call("unary_unary", "abort NOT_FOUND").code is grpc.StatusCode.NOT_FOUND
+        assert (scene.counted, scene.statistics.abandoned) == ((1, 0, 1), 0)
+    assert f"`{name}` failed: int() argument" in caplog.text
+
+
 def test_a_handler_that_goes_on_by_a_callback_keeps_no_worker() -> None:
     def watch(request: bytes, context: Any, send: Callable[[bytes], None]) -> None:
         send(b"serving")

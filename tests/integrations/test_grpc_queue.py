@@ -160,10 +160,3 @@ def test_a_shared_limiter_has_no_queue_of_this_kind() -> None:
         pytest.raises(TypeError, match="workers= is for limiters of this process"),
     ):
         ConcurrencyInterceptor(limiter, key=lambda details: "a", workers=pool)
-
-
-def test_a_priority_that_is_no_number_is_none() -> None:
-    """As before web applications: the log has the mistake, and nobody is refused for it."""
-    with full(priority=lambda details: None) as (_, client, held):
-        held.success()
-        assert client.call("unary_unary", "a").answers() == ["a"]

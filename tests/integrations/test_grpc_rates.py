@@ -23,7 +23,6 @@ from tests.integrations.gate import Gate
 from tests.integrations.limited_grpc import serving
 from tests.integrations.service import KINDS, SERVED, AsyncService, Service
 from tests.integrations.stage import Call, Client, server
-from tests.integrations.structured import read_limits
 from tests.sync.stage import ARRIVAL, until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED

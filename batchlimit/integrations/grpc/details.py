@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Generic, TypeVar, Unpack
 
 import grpc
@@ -12,7 +11,7 @@ from batchlimit.concurrency import Permit, Permits
 from batchlimit.integrations.counters import EnforcementStatistics
 from batchlimit.integrations.front import AsyncFront, Front, FrontOptions
 from batchlimit.integrations.grpc.answer import OutcomeOf, outcome_of
-from batchlimit.integrations.permits import AnyPermit, KeyOf, Limiter, PermitSource, asked_of, whole_priority
+from batchlimit.integrations.permits import AnyPermit, KeyOf, Limiter, PermitSource, asking
 from batchlimit.integrations.source import RulesSource
 from batchlimit.rules import Rule, Rules
 from batchlimit.shared import SharedPermit
@@ -117,12 +116,12 @@ class AsksForPermits(Generic[Limiter]):
     ) -> None:
         super().__init__()
         functions(partition=partition, key=key, priority=priority, sheddable=sheddable)
-        self._permits, self._outcome = PermitSource(self._kinds, limiter, partition or (lambda _: ""), key), outcome
+        self._permits = PermitSource(self._kinds, limiter, partition, key)
+        self._outcome: Any = asking("outcome", outcome)
         if self._permits.is_shared and sheddable is not None:
             raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
-        by = priority and partial(asked_of, "priority", priority, check=whole_priority, otherwise=0)
-        asked = ("priority", by), ("sheddable", sheddable)
-        self._asked = [(name, function) for name, function in asked if function is not None]
+        given = {"priority": priority, "sheddable": sheddable}
+        self._asked = [(name, asks) for name, function in given.items() if (asks := asking(name, function))]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits.limiter!r}>"
