@@ -176,7 +176,7 @@ def _put(
     if made == there:
         say("not set: this hold ends later; unset or open lifts it")
         raise typer.Exit(NOTHING_DONE)
-    then = made.covered or "no override of this name: another that matches, or the code"
+    then = made.covered or "another override that matches, or the code"
     ends = "" if made.until is None else f"; once it has ended: {then}"
     say(f"set; before: {before}{ends}")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
+from inspect import signature
 from types import CoroutineType
 from typing import Any, Generic, TypedDict, TypeVar
 
@@ -66,7 +67,8 @@ class _Front(Generic[E]):
     ) -> None:
         for name in unknown:
             near = get_close_matches(name, ("identify", *WebOptions.__annotations__), 1)
-            meant = "write Rules([...], exempt=...)" if name == "exempt" else near and f"did you mean {near[0]!r}?"
+            owner = next((each.__name__ for each in (Rule, Rules, kind) if name in signature(each).parameters), "")
+            meant = f"write {owner}(..., {name}=...)" if owner else near and f"did you mean {near[0]!r}?"
             raise TypeError(f"there is no option {name!r}{f': {meant}' if meant else ''}")
         for name, given in (("enabled", enabled), ("limit_preflight", limit_preflight)):
             if not isinstance(given, bool):
@@ -166,9 +168,7 @@ class AsyncFront(_Front[AsyncEnforcer]):
 
     async def refused_message(self, request: Request | None) -> Refusal | None:
         """Charge a message of a request to the rules for messages; return why it is refused, or None."""
-        if self.of_messages is None or request is None:
-            return None
-        return (await self.of_messages.admit(request)).refusal
+        return None if self.of_messages is None or request is None else (await self.of_messages.admit(request)).refusal
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; what has to be awaited, in a task that nobody cancels with the request."""

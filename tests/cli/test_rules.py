@@ -246,7 +246,7 @@ def test_what_has_ended_is_not_told_as_if_it_counted(run: Run, admin: Admin) -> 
     for why, told in (("abuse", "no override;"), ("again", "no override; ann 0/s (abuse) had ended;")):
         done = run("hold", "ann", "0.05s", "--why", why)
         assert f"set; before: {told}".rstrip(";") in done.stderr
-        assert "once it has ended: no override of this name: another that matches, or the code" in done.stderr
+        assert "once it has ended: another override that matches, or the code" in done.stderr
         (hold,) = admin.overrides()
         await_fact(lambda hold=hold: hold.has_ended(admin.clock()), "it ended")  # type: ignore[misc]
     run("set", "ann", "5/s")

@@ -33,7 +33,10 @@ WRONG = [
     (FRONTS, {"proxies": ["10.0.0.0/8"]}, TypeError, r"proxies is like TrustedProxies\(.*not \['10\.0\.0\.0/8'\]"),
     ((*FRONTS, wsgi), {"heders": "off"}, TypeError, "there is no option 'heders': did you mean 'headers'"),
     ((*FRONTS, wsgi), {"identity": len}, TypeError, "there is no option 'identity': did you mean 'identify'"),
-    ([asgi], {"exempt": ["/hello"]}, TypeError, r"no option 'exempt': write Rules\(\[...\], exempt=...\)"),
+    ([asgi], {"exempt": ["/hello"]}, TypeError, r"no option 'exempt': write Rules\(..., exempt=...\)"),
+    ([asgi], {"on_failure": "open"}, TypeError, r"no option 'on_failure': write Rule\(..., on_failure=...\)"),
+    ([asgi], {"prefix": "shop"}, TypeError, r"no option 'prefix': write AsyncRateLimiter\(..., prefix=...\)"),
+    ([wsgi], {"prefix": "shop"}, TypeError, r"no option 'prefix': write RateLimiter\(..., prefix=...\)"),
     ([asgi], {"identify": {"user": "ann"}}, TypeError, "identify is a function that returns values for keys, not "),
     ([asgi], {"enabled": "0"}, TypeError, "enabled is True or False, not '0'"),
     ([asgi], {"limit_preflight": "0"}, TypeError, "limit_preflight is True or False, not '0'"),
@@ -43,12 +46,7 @@ WRONG = [
     ([asgi], {"ipv6_prefix": 0}, ValueError, "1 to 128 bits"),
     ([asgi], {"unidentified": "perhaps"}, ValueError, "refuse"),
     ([asgi], {"messages": RULES}, ValueError, "two rules have this name"),
-    (
-        [asgi, wsgi],
-        {"concurrency": object()},
-        TypeError,
-        r"concurrency is like ConcurrencyLimit\(limiter=.*not <object",
-    ),
+    ([asgi, wsgi], {"concurrency": object()}, TypeError, r"is like ConcurrencyLimit\(limiter=.*not <object"),
 ]
 
 
