@@ -69,10 +69,9 @@ class LimitedJobs:
     async def __call__(self, call_next: Callable[[], Awaitable[Any]], context: Any, worker: Any) -> Any:
         """Run a job, or put it off."""
         job, task = context.job, worker.app.tasks.get(context.job.task_name)
-        limit = self._limits.get(job.task_name)
-        if limit is not None and task is not None:
+        if task is not None and (limit := self._limits.get(task.name)) is not None:  # the job may have an alias of it
             args = (context,) if task.pass_context else ()
-            run = Run(job.task_name, task.func, args, job.task_kwargs, job.attempts)
+            run = Run(task.name, task.func, args, job.task_kwargs, job.attempts)
             if seconds := await limit.wait(run):
                 if not isinstance(task.retry_strategy, _Again):
                     task.retry_strategy = _Again(task.retry_strategy)
