@@ -83,7 +83,7 @@ def _hold(response: AWSResponse, permit: "OutgoingPermit") -> None:
                 permit.outcome = Outcome.DROPPED
         except Exception as error:  # noqa: BLE001  its caller will see the same error
             permit.end(error)
-    permit.hold_connection(response.raw, HTTPError, ValueError)  # the latter in a chunk that was cut off
+    permit.hold_connection(response.raw, HTTPError)
 
 
 _LIBRARY = Library(RateLimiter, outgoing_to, _answered, content, _hold, close=lambda response: response.raw.close())

@@ -61,8 +61,8 @@ class OutgoingPermit:
         else:
             response.stream = _stream_of(library)(response.stream, self)
 
-    def hold_connection(self, raw: Any, *failures: type[Exception]) -> None:
-        """Last until the connection of a response of urllib3 is free; `failures` are the errors of reading it."""
+    def hold_connection(self, raw: Any, failure: type[Exception]) -> None:
+        """Last until the connection of a response of urllib3 is free; `failure` is what reading it raises."""
         if raw.connection is None:
             self.end()
             return
@@ -75,7 +75,9 @@ class OutgoingPermit:
                 finally:
                     vars(raw).pop("close", None), vars(raw).pop("release_conn", None)
                     error = sys.exception()
-                    self.end(error if isinstance(error, failures) and error is not before else None)
+                    is_failure = isinstance(error, failure | ValueError) and error is not before
+                    lost = type(error) is ValueError  # it comes in a chunk that was cut off
+                    self.end((ConnectionError() if lost else error) if is_failure else None)
 
             return end
 

@@ -54,8 +54,7 @@ class LimitedAdapter(LimitedSender[RateLimiter], HTTPAdapter):
                 request, answer_of(HTTPResponse, request.method, answer)
             ),
             body=content,
-            # A ValueError comes in a chunk that was cut off.
-            hold=lambda response, permit: permit.hold_connection(response.raw, HTTPError, ValueError),
+            hold=lambda response, permit: permit.hold_connection(response.raw, HTTPError),
         )
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
