@@ -52,7 +52,7 @@ def seen(decisions: Any, request: Any) -> str:
 
 
 class Served:
-    """An application that is called: by `call` with a scope and with messages, where it is one of ASGI.
+    """An application that is called: by `call` with a scope and messages on ASGI; for aiohttp that is a client.
 
     What a task awaits, `run` awaits on its loop; in a thread it is there.
     """
@@ -132,7 +132,7 @@ def in_server(app: web.Application, statistics: Callable[[], Any]) -> Iterator[S
     with asyncio.Runner() as runner:
         client = runner.run(_client(app))
         try:
-            yield Served(lambda *asked: runner.run(ask(*asked)), statistics, runner.run)
+            yield Served(lambda *asked: runner.run(ask(*asked)), statistics, runner.run, client)
         finally:
             runner.run(client.close())
 

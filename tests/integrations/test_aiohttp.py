@@ -1,10 +1,11 @@
 """Rules before a real aiohttp server, over a socket, in a time that the test sets."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
 import pytest
@@ -17,9 +18,10 @@ from batchlimit.integrations.headers import Fields
 from batchlimit.laws import Fixed
 from batchlimit.rules import Rule, Rules, RulesError
 from batchlimit.stores import MemoryStore
+from tests.integrations.everywhere import Served, in_server
 from tests.integrations.made.aiohttp import echo
 from tests.integrations.structured import read_limits
-from tests.sync.stage import Clock
+from tests.sync.stage import Clock, until
 
 RULES = [
     Rule("all", "1000/hour", key="all", match=["/search", "/view", "/shop"]),
@@ -96,40 +98,6 @@ def application() -> web.Application:
     return app
 
 
-class Reply(NamedTuple):
-    """A response that was read."""
-
-    status: int
-    headers: Any
-    body: bytes
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        return read_limits(self.headers)
-
-
-class At:
-    """A server and what is behind it."""
-
-    def __init__(self, url: str, client: aiohttp.ClientSession, limits: Limits, limiter: Any, clock: Clock) -> None:
-        self.url, self.client, self.limits, self.limiter, self.clock = url, client, limits, limiter, clock
-
-    async def get(self, path: str, user: str = "ann", method: str = "GET", **fields: str) -> Reply:
-        async with self.client.request(method, self.url + path, headers={"x-user": user, **fields}) as reply:
-            return Reply(reply.status, reply.headers, await reply.read())
-
-    async def statuses(self, path: str, times: int, user: str = "ann") -> list[int]:
-        return [(await self.get(path, user)).status for _ in range(times)]
-
-    async def left(self, key: str) -> int:
-        return int((await self.limiter.peek(key)).remaining)
-
-    async def until_left(self, key: str, wanted: int) -> None:
-        async with asyncio.timeout(100.0):
-            while await self.left(key) != wanted:  # noqa: ASYNC110  the server's loop is this one
-                await asyncio.sleep(0)
-
-
 @asynccontextmanager
 async def served(app: web.Application) -> AsyncIterator[str]:
     """Serve an application; its address."""
@@ -142,23 +110,31 @@ async def served(app: web.Application) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@asynccontextmanager
-async def serving() -> AsyncIterator[At]:
-    clock, quotas = Clock(), Rules([*RULES, *MESSAGES]).quotas
-    async with AsyncRateLimiter(MemoryStore(clock), quotas, clock=clock, sizer=FixedBatch(1)) as limiter:
-        fields = Fields(chance=lambda: 0.0)
-        limits = Limits(limiter, RULES, identify=user, messages=MESSAGES, headers=fields)
-        app = application()
-        limits.setup(app)
-        async with served(app) as url, aiohttp.ClientSession() as client:
-            yield At(url, client, limits, limiter, clock)
+@contextmanager
+def serving() -> Iterator[tuple[Served, Callable[[str], int]]]:
+    """The application behind its rules, and what tells how much is left of a key."""
+    made, clock = list[AsyncRateLimiter](), Clock()
+
+    def make() -> AsyncRateLimiter:
+        made.append(
+            AsyncRateLimiter(MemoryStore(clock), Rules([*RULES, *MESSAGES]).quotas, clock=clock, sizer=FixedBatch(1))
+        )
+        return made[-1]
+
+    app, limits = (
+        application(),
+        Limits(make, RULES, identify=user, messages=MESSAGES, headers=Fields(chance=lambda: 0.0)),
+    )
+    limits.setup(app)
+    with in_server(app, limits.statistics) as at:
+        yield at, lambda key: at.run(made[0].peek(key)).remaining
 
 
 @pytest.mark.parametrize("path", ["/view", "/shop"])
-async def test_a_handler_of_a_class_is_limited(path: str) -> None:
-    async with serving() as at:
-        assert await at.statuses(path, 3) == [200, 200, 429]
-        assert (await at.get(path, "bob")).status == 200
+def test_a_handler_of_a_class_is_limited(path: str) -> None:
+    with serving() as (at, _):
+        assert at.statuses(path, 3) == [200, 200, 429]
+        assert at.get(path, "bob").status == 200
 
 
 @pytest.mark.parametrize(
@@ -171,17 +147,17 @@ async def test_a_handler_of_a_class_is_limited(path: str) -> None:
         ("/plain", "HEAD", 0),
     ],
 )
-async def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -> None:
-    async with serving() as at:
-        reply = await at.get(path, method=method)
-        assert (reply.status, len(reply.body)) == (200, sent)
-        assert reply.limits["bytes"].r == 50
-        await at.until_left("bytes:ann", 100 - sent)
+def test_a_body_is_charged_by_what_was_sent(path: str, method: str, sent: int) -> None:
+    with serving() as (at, left):
+        reply = at.get(path, method=method)
+        assert (reply.status, len(reply.text), reply.limits["bytes"].r) == (200, sent, 50)
+        until(lambda: left("bytes:ann") == 100 - sent)
 
 
-async def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() -> None:
-    async with serving() as at:
-        async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}) as websocket:
+def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limited() -> None:
+    async def talks(client: Any) -> None:
+        connect = partial(client.ws_connect, "/ws", headers={"x-user": "ann"})
+        async with connect() as websocket:
             assert read_limits(websocket._response.headers)["handshake"].r == 1
             for text in ("one", "two"):
                 await websocket.send_str(text)
@@ -189,15 +165,17 @@ async def test_a_handshake_is_refused_before_the_upgrade_and_messages_are_limite
             await websocket.send_str("three")
             message = await websocket.receive()
             assert (message.type, message.data, message.extra) == (aiohttp.WSMsgType.CLOSE, 1008, "too many messages")
-        counts = at.limits.statistics().rules["messages"]
-        assert (counts.acquired, counts.refused) == (2, 1)
-        async with at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"}):
+        async with connect():
             pass
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
-            await at.client.ws_connect(at.url + "/ws", headers={"x-user": "ann"})
-        assert caught.value.status == 429
+            await connect()
         assert caught.value.headers is not None
-        assert int(caught.value.headers["retry-after"]) == 1800
+        assert (caught.value.status, caught.value.headers["retry-after"]) == (429, "1800")
+
+    with serving() as (at, _):
+        at.run(talks(at.call))
+        counts = at.statistics().rules["messages"]
+        assert (counts.acquired, counts.refused) == (2, 1)
 
 
 async def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of_a_subapplication() -> None:

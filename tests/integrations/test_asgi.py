@@ -73,15 +73,6 @@ async def test_a_second_start_of_an_application_that_is_wrong_is_left_alone() ->
     assert reply.messages[1] == start(500)
 
 
-async def test_without_headers_the_application_is_called_as_it_is() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(start())
-
-    async with limited(app, IP, headers="off") as middleware:
-        reply = await call(middleware, http())
-    assert reply.messages == [start()]
-
-
 async def test_context_variables_go_down_and_up() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, Partitions, Queue
-from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, Keyed, KeyedConcurrencyLimiter, Outcome
+from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimited, Queue
+from batchlimit.concurrency import AsyncKeyedConcurrencyLimiter, KeyedConcurrencyLimiter, Outcome
 from batchlimit.integrations.asgi import ConcurrencyLimitMiddleware
 from batchlimit.integrations.grpc import AsyncConcurrencyInterceptor
 from batchlimit.integrations.wsgi import ConcurrencyLimitMiddleware as WSGIMiddleware
@@ -61,15 +61,6 @@ async def test_the_status_or_a_judgement_feeds_the_law(status: int, outcome: Any
         assert counts(limiter) == counted
 
 
-@pytest.mark.parametrize("partition", [lambda scope: 1 / 0, lambda scope: None, lambda scope: ["live"]])
-@pytest.mark.parametrize("bypass", [None, lambda scope: 1 / 0])
-async def test_a_function_that_fails_is_no_error_of_the_application(partition: Any, bypass: Any) -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        app = ConcurrencyLimitMiddleware(Hello(), limiter, partition=partition, bypass=bypass)
-        assert (await call(app, http())).status == 200
-        assert limiter.statistics().succeeded == 1
-
-
 async def test_a_request_that_is_cancelled_tells_nothing() -> None:
     async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
         held = Held()
@@ -101,16 +92,6 @@ async def test_a_last_part_that_nobody_is_there_for_returns_the_permit_and_tells
             assert counts(limiter) == (0, 0, 0, 1)
 
         await call(ConcurrencyLimitMiddleware(app, limiter), http(), {"type": "http.disconnect"})
-
-
-async def test_a_request_may_wait_in_the_queue() -> None:
-    async with AsyncConcurrencyLimiter(Fixed(1), queue=Queue()) as limiter:
-        held = Held()
-        middleware = ConcurrencyLimitMiddleware(held, limiter, timeout=10)
-        requests = [asyncio.create_task(call(middleware, http())) for _ in range(2)]
-        await held.begun.wait()
-        held.end.set()
-        assert [(await each).status for each in requests] == [200, 200]
 
 
 async def test_websockets_and_a_lifespan_pass_by() -> None:
@@ -182,20 +163,6 @@ def test_a_request_whose_key_cannot_be_made_is_refused(key: KeyOf) -> None:
     reply = Reply(WSGIMiddleware(App(), limiter, key=key), request())
     assert (reply.status, json.loads(reply.body)["detail"]) == (503, "no_key")
     assert limiter.busiest() == []
-
-
-@pytest.mark.virtual_time
-async def test_a_request_has_a_partition_at_its_key() -> None:
-    limits = {"path:*": Keyed(2, partitions=Partitions({}, caps={"GET": 0.5}))}
-    async with AsyncKeyedConcurrencyLimiter(limits) as limiter:
-        terms: dict[str, Any] = {"key": path, "partition": lambda scope: scope["method"]}
-        held, hello = Held(), ConcurrencyLimitMiddleware(Hello(), limiter, **terms)
-        first = asyncio.create_task(call(ConcurrencyLimitMiddleware(held, limiter, **terms), http(path="/a")))
-        await held.begun.wait()
-        requests = [http(path="/a"), http("/a", "POST"), http(path="/b")]
-        assert [(await call(hello, each)).status for each in requests] == [503, 200, 200]
-        held.end.set()
-        await first
 
 
 def test_a_key_and_a_keyed_limiter_come_together() -> None:

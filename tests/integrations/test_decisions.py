@@ -10,8 +10,8 @@ from fastapi import FastAPI, WebSocket
 from fastapi.testclient import TestClient
 from rest_framework.request import Request as RestRequest
 
-from batchlimit import Decision, FailurePolicy, RateLimiter
-from batchlimit.integrations import django, fastapi, wsgi
+from batchlimit import Decision, FailurePolicy, Quota, RateLimiter
+from batchlimit.integrations import asgi, django, fastapi, wsgi
 from batchlimit.integrations.enforcement import SHOWN, Enforcer, RouteLimit, decisions
 from batchlimit.integrations.enforcement.outcome import Outcome
 from batchlimit.integrations.enforcement.plan import Bill
@@ -87,6 +87,14 @@ def test_a_rule_for_routes_in_shadow_mode_is_seen_too(routing: Callable[..., Any
         assert found == [[True, 1, 0, 0, "store"], [False, 1, 0, 3600, "shadow"]]
 
 
+@EVERYWHERE
+def test_a_view_sees_nothing_where_nothing_is_charged(serving: Callable[..., Any]) -> None:
+    with serving(Rules([Rule("all", "5/hour", key="all:{user}"), ASKED], exempt="/hello")) as served:
+        assert told(served, "/hello") == {}
+    with serving([Rule("all", "5/hour", key="all:{user}"), ASKED], enabled=False) as served:
+        assert told(served, "/search") == {}
+
+
 def test_a_request_that_no_middleware_has_seen_is_an_error() -> None:
     for stranger in (RequestFactory().get("/"), {"type": "http"}, {"REQUEST_METHOD": "GET"}, object()):
         with pytest.raises(LookupError, match="no rules were held against this request"):
@@ -141,3 +149,11 @@ def test_a_rule_whose_store_is_away_is_told_as_decided_without_it_or_not_at_all(
     with RateLimiter.from_url(nowhere, made.quotas, on_failure=made.on_failure) as limiter:
         found = seen_by(*enforced(rules, limiter))
         assert {name: each.source for name, each in found.items()} == {"a": "fallback", "b": "fallback"}
+
+
+def test_reset_after_is_told_of_tokens_in_memory() -> None:
+    enforcer, request = enforced([Rule("all", "100/s burst 1000", key="all")])
+    found = [seen_by(enforcer, request) for _ in range(20)][-1]["all"]
+    assert (found.source, found.quota) == ("local", Quota.parse("100/s burst 1000"))
+    assert found.reset_after == pytest.approx((1000 - found.remaining) / 100)
+    assert asgi.decisions is decisions

@@ -22,11 +22,8 @@ from tests.integrations.structured import read_limits
 from tests.sync.stage import until
 
 PEER = "127.0.0.1"
-IP = Rule("ip", "2/minute", key="ip:{ip}")
-OFF = Rule("off", "0/s", key="off")
 SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)
 LOGIN = Rule("login", "5/hour", key="login:{ip}", match="/login/*", charge=[401])
-OWED = Rule("bytes", "1000/hour", key="bytes:{ip}", cost=100, charge=lambda r: r.sent if r.complete else 7)
 Make = Callable[..., Site]
 
 

@@ -21,7 +21,6 @@ from tests.integrations.structured import read_limits
 
 USER = Rule("user", "2/hour", key="user:{user}", match="/api/*")
 ALL = Rule("all", "100/hour", key="all")
-LOGIN = Rule("login", "2/hour", key="login:{ip}", match="POST /login", charge=lambda response: response.status == 401)
 
 
 def test_a_request_is_charged_to_every_rule_that_matches(make: Make) -> None:
@@ -446,7 +445,14 @@ def test_a_limit_that_cannot_work_is_an_error_where_it_is_written(arguments: Any
         RouteLimit(**arguments)
 
 
-UNREAD = FailedIdentity({"ip": "192.0.2.1"}, OSError("away"))
+def test_a_route_says_cost_and_charge_by_functions(make: Make) -> None:
+    limit = RouteLimit("search:{user}", cost=lambda request: len(request.path), charge=lambda response: response.sent)
+    twin = make(ALL, SEARCH)
+    outcome = twin.admit("GET", "/abc", user="ann")
+    twin.ask(limit, outcome)
+    assert twin.left("search:ann") == 1
+    twin.settle(outcome, Response(200, sent=2))
+    assert twin.left("search:ann") == 3
 
 
 def test_a_request_whose_route_asks_is_not_unmatched(make: Make, caplog: pytest.LogCaptureFixture) -> None:

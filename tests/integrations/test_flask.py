@@ -16,11 +16,8 @@ from batchlimit.rules import Rule
 from tests.integrations.backing import Backing
 from tests.integrations.structured import read_limits
 
-PEER = "127.0.0.1"
 IP = Rule("ip", "2/minute", key="ip:{ip}")
 SEARCH = Rule("search", "5/hour", key="search:{user}", match=None)
-LOGIN = Rule("login", "5/hour", key="login:{ip}", match="POST /login", charge=[401])
-OWED = Rule("bytes", "1000/hour", key="bytes:{ip}", cost=100, charge=lambda r: r.sent if r.complete else 7)
 
 
 def who(native: Any) -> dict[str, Any]:
@@ -64,21 +61,6 @@ def limited(without_refresher: None) -> Iterator[Make]:
     yield make
     for each in made:
         each.close_of_threads()
-
-
-def fails() -> str:
-    raise ZeroDivisionError
-
-
-def watcher() -> tuple[list[Any], Callable[[Any], bool]]:
-    """Responses that are charged nothing, and what charges them so."""
-    seen: list[Any] = []
-
-    def nothing(response: Any) -> bool:
-        seen.append(response)
-        return False
-
-    return seen, nothing
 
 
 @pytest.mark.parametrize("kind", [429, Rejected, HTTPException])

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import grpc
 import pytest
 
 from batchlimit import AsyncConcurrencyLimiter, ConcurrencyLimiter, Queue
-from batchlimit.concurrency import Shedding
+from batchlimit.concurrency import Outcome, Shedding
 from batchlimit.concurrency.laws import Gitaly, Settable
 from batchlimit.integrations.grpc import (
     AsyncConcurrencyInterceptor,
@@ -27,7 +28,7 @@ from tests.integrations.gate import Gate
 from tests.integrations.service import KINDS, SERVED, AsyncService
 from tests.integrations.stage import Call, Client, SetUp, Stage, on_asyncio, server, threaded
 from tests.recording import Recording
-from tests.sync.stage import until
+from tests.sync.stage import DEADLINE, until
 
 OK, EXHAUSTED, CANCELLED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED
 ENDINGS = {
@@ -241,14 +242,6 @@ def test_the_status_decides(stage: SetUp, kind: str, code: str, outcome: tuple[i
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("error", "outcome"), [("TimeoutError", DROPPED), ("ValueError", IGNORED)])
-def test_an_error_without_a_status_is_classified(stage: SetUp, kind: str, error: str, outcome: Any) -> None:
-    with stage(Recording(1)) as scene, scene.client() as client:
-        assert client.call(kind, f"raise {error}").code is grpc.StatusCode.UNKNOWN
-        assert scene.counted == outcome
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_call_that_failed_further_down_counts_as_what_it_failed_with(stage: SetUp, kind: str) -> None:
     with stage(Recording(1)) as scene, scene.client() as client:
         assert client.call(kind, "below UNAVAILABLE").code is grpc.StatusCode.UNKNOWN
@@ -271,6 +264,17 @@ def test_a_deadline_that_passes_is_a_drop(stage: SetUp, kind: str) -> None:
     until(is_dropped)
 
 
+def test_an_own_mapping(stage: SetUp) -> None:
+    def mapping(code: grpc.StatusCode) -> Outcome:
+        return Outcome.DROPPED if code is grpc.StatusCode.NOT_FOUND else outcome_of(code)
+
+    with stage(Recording(9), interceptor={"outcome": mapping}) as scene, scene.client() as client:
+        assert client.call("unary_unary", "abort NOT_FOUND").code is grpc.StatusCode.NOT_FOUND
+        assert client.call("unary_unary", "abort INTERNAL").code is grpc.StatusCode.INTERNAL
+        assert client.call("unary_unary", "a").code is grpc.StatusCode.OK
+        assert scene.counted == (1, 1, 1)
+
+
 class Context:
     """Says what it was told to, of a call that had so many seconds."""
 
@@ -285,49 +289,38 @@ class Context:
         return self.left
 
 
-@pytest.mark.parametrize(
-    ("given", "left", "dropped"),
-    [
-        (1.24, 0.0, True),
-        (1.24, 0.012, True),  # the client gave it 1.231 s, and that is sent as 1240 ms
-        (0.1, 0.004, True),  # the request travelled for so long
-        (1.24, 0.2, False),
-        (0.1, 0.05, False),
-        (None, None, False),
-        (9.2e18, 9.2e18, False),  # as a threaded server says that there is none
-    ],
-)
-def test_a_client_that_leaves_at_its_deadline_had_no_time(given: Any, left: Any, dropped: bool) -> None:
-    assert _end(given, left, None, asyncio.CancelledError(), gone=True) == ((0, 1, 0) if dropped else (0, 0, 1))
+LEAVES = asyncio.CancelledError()
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "gone", "counted"),
+    ("given", "left", "code", "error", "gone", "counted"),
     [
-        (None, None, False, (1, 0, 0)),
-        (grpc.StatusCode.OK, None, False, (1, 0, 0)),
-        (grpc.StatusCode.UNAVAILABLE, ValueError(), False, (0, 1, 0)),
-        (grpc.StatusCode.UNAVAILABLE, None, True, (0, 1, 0)),
-        (14, None, False, (0, 1, 0)),  # by its number
-        (None, TimeoutError(), False, (0, 1, 0)),
-        (None, TimeoutError(), True, (0, 0, 1)),
-        (None, grpc.RpcError(), False, (0, 0, 1)),
+        (1.24, 0.0, None, LEAVES, True, DROPPED),
+        (1.24, 0.012, None, LEAVES, True, DROPPED),  # the client gave it 1.231 s, and that is sent as 1240 ms
+        (0.1, 0.004, None, LEAVES, True, DROPPED),  # the request travelled for so long
+        (1.24, 0.2, None, LEAVES, True, IGNORED),
+        (0.1, 0.05, None, LEAVES, True, IGNORED),
+        (None, None, None, LEAVES, True, IGNORED),
+        (9.2e18, 9.2e18, None, LEAVES, True, IGNORED),  # as a threaded server says that there is none
+        (None, None, None, None, False, SUCCESS),
+        (None, None, OK, None, False, SUCCESS),
+        (None, None, grpc.StatusCode.UNAVAILABLE, ValueError(), False, DROPPED),
+        (None, None, grpc.StatusCode.UNAVAILABLE, None, True, DROPPED),
+        (None, None, 14, None, False, DROPPED),  # by its number
+        (None, None, None, TimeoutError(), False, DROPPED),
+        (None, None, None, TimeoutError(), True, IGNORED),
+        (None, None, None, grpc.RpcError(), False, IGNORED),
     ],
 )
-def test_a_status_goes_before_an_error(code: object, error: BaseException | None, gone: bool, counted: Any) -> None:
-    assert _end(None, None, code, error, gone=gone) == counted
-
-
-def _end(
-    given: float | None, left: float | None, code: object, error: BaseException | None, *, gone: bool
-) -> tuple[int, int, int]:
+def test_a_status_goes_before_an_error_and_who_leaves_at_its_deadline_had_no_time(
+    given: Any, left: Any, code: object, error: BaseException | None, gone: bool, counted: Any
+) -> None:
     limiter, context = ConcurrencyLimiter(Recording(1)), Context(given)
     end = CallEnd(context, completing(limiter.acquire(), outcome_of))
     context.left, context.told = left, code
     end.tell(error, gone=gone)
     counts = limiter.statistics()
-    assert counts.in_flight == 0
-    return counts.succeeded, counts.dropped, counts.ignored
+    assert (counts.in_flight, (counts.succeeded, counts.dropped, counts.ignored)) == (0, counted)
 
 
 SHEDDABLE: dict[str, Any] = {"sheddable": lambda details: dict(details.invocation_metadata).get("sheddable") == "yes"}
@@ -376,6 +369,30 @@ def test_a_stream_of_a_thread_is_given_up_at_its_next_response() -> None:
         assert flood.first() == "first"
         law.set_limit(1)
         assert (flood.code, flood.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
+        held.success()
+        assert scene.counted == (1, 0, 1)
+
+
+def test_a_stream_of_requests_is_given_up_at_the_next_one() -> None:
+    law = Settable(1)
+    told = Event()
+
+    def requests() -> Iterator[str]:
+        told.wait(DEADLINE)
+        yield "more"
+
+    with (
+        threaded(law, interceptor=SHEDDABLE, every=0.001, shedding=Shedding(over=1)) as scene,
+        scene.client() as client,
+    ):
+        held = scene.limiter.acquire()
+        law.set_limit(2)
+        call = client.call("stream_unary", "a", later=requests(), metadata=[("sheddable", "yes")])
+        until(lambda: scene.statistics.in_flight == 2)
+        law.set_limit(1)
+        until(lambda: scene.statistics.shed == 1)
+        told.set()
+        assert (call.code, call.told["batchlimit-reason"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "shed")
         held.success()
         assert scene.counted == (1, 0, 1)
 

@@ -23,6 +23,7 @@ from tests.integrations.gate import Gate
 from tests.integrations.limited_grpc import serving
 from tests.integrations.service import KINDS, SERVED, AsyncService, Service
 from tests.integrations.stage import Call, Client, server
+from tests.integrations.structured import read_limits
 from tests.sync.stage import ARRIVAL, until
 
 OK, EXHAUSTED = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -130,6 +131,14 @@ def test_the_address_of_a_peer(peer: str, address: str | None) -> None:
     assert address_of(peer) == address
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_admitted_call_is_told_what_is_left(asynchronous: bool, kind: str) -> None:
+    with serving(asynchronous, IP) as scene, scene.client() as client:
+        told = client.call(kind, "a").told
+        limit = read_limits({name.encode(): value.encode() for name, value in told.items()})["ip"]
+        assert (limit.q, limit.w, limit.r) == (2, 60, 1)
+
+
 def test_a_store_that_is_away_makes_calls_unavailable_unless_their_rule_is_open(asynchronous: bool) -> None:
     closed = Rule("closed", "9/hour", key="closed", match="/test.Echo/unary_unary")
     opened = Rule("open", "9/hour", key="open", match="/test.Echo/unary_stream", on_failure="open")
@@ -213,6 +222,12 @@ def test_messages_of_a_stream_are_limited(asynchronous: bool, kind: str) -> None
         scene.limits.clock.pass_by(30.0)
         assert client.call(kind, "a").code is OK
         assert scene.counts("messages") == {"matched": 4, "acquired": 3, "refused": 1}
+
+
+def test_a_refusal_waits_for_no_request_of_its_stream(asynchronous: bool) -> None:
+    with serving(asynchronous, Rule("none", "0/s", key="none")) as scene, scene.client() as client:
+        assert client.call("stream_unary", later=never(scene.gate)).code is EXHAUSTED
+        scene.gate.open()
 
 
 def test_a_limiter_of_the_other_kind_is_refused_at_the_start() -> None:

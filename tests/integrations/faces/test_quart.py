@@ -89,6 +89,14 @@ async def test_a_limit_holds_wherever_quart_takes_one(place: Callable[[Quart], N
         assert (await client.get("/x", headers={"x-user": "bob"})).status_code == 200
 
 
+async def test_two_limits_of_one_view_hold_both() -> None:
+    app = application()
+    app.get("/x")(limited("api")(limited("once:{user}")(a_view())))
+    async with running(app) as client:
+        assert await statuses(client, "/x", headers={"x-user": "ann"}) == [200, 429]
+        assert await statuses(client, "/x", headers={"x-user": "bob"}) == [429, 429]  # `api` is spent
+
+
 async def test_an_application_may_be_told_later_and_the_store_by_its_setting() -> None:
     limits, app = Limits(None, RULES, identify=user_of), Quart("test")
     with pytest.raises(ValueError, match="BATCHLIMIT_URL"):

@@ -57,12 +57,6 @@ def test_a_websocket_is_refused_with_a_response_that_says_when(served: Served) -
         pass
 
 
-@pytest.mark.parametrize("served", [face for face in ("asgi", "asgi-hypercorn") if face in _USUAL], indirect=True)
-def test_a_refused_message_closes_its_websocket(served: Served) -> None:
-    with shake(served.port, "/chat", "flood") as websocket:
-        assert closed_after_two(websocket) == 1008
-
-
 def test_a_server_that_answers_handshakes_by_itself_refuses_them_too() -> None:
     """Daphne does not tell the client when to come back, and closes with a code of its own: it knows no other."""
     command = ["daphne", "--fd={fd}", "--verbosity=0", "tests.integrations.matrix.alone:app"]

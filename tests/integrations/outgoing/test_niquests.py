@@ -11,6 +11,7 @@ from tests.awaiting import awaited
 from tests.integrations.asgi import lifespan, part, start
 from tests.integrations.backing import Backing
 from tests.integrations.outgoing.clients import AsyncNiquests, Client, Niquests
+from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY, RETRY_INFO
 from tests.integrations.outgoing.upstream import Said, Upstream
 from tests.integrations.servers import hypercorn
 
@@ -27,6 +28,14 @@ def do(client: Client, call: Callable[..., Any], *args: Any, **options: Any) -> 
 
 def ask(client: Any, url: str, stream: bool = False) -> Any:
     return do(client, client.client.get, url, stream=stream)
+
+
+@BOTH
+def test_a_refusal_that_is_not_streamed_is_read_whole_and_heeded(make: Make, server: Upstream) -> None:
+    server.answers(REFUSED_BY_BODY)
+    client = make(observe=True)
+    assert ask(client, server.url).content == RETRY_INFO
+    assert 30 < client.retry_after() <= 34.1
 
 
 @pytest.fixture

@@ -154,12 +154,6 @@ def test_a_refusal_with_an_unreadable_body_pauses_all_the_same(make: Make, serve
     assert 50 < client.retry_after() <= 60.1
 
 
-def test_each_attempt_of_a_client_that_retries_is_charged(make: Make, server: Upstream) -> None:
-    client = make(quota="3/hour", wait=0)
-    server.says = lambda: Said(500)
-    assert statuses(client, server.url, 4) == [500, 500, 500, client.refused]
-
-
 @pytest.mark.parametrize("make", [Botocore], indirect=True)
 def test_a_call_of_aws_is_sent_once_behind_two_limits_and_not_if_a_handler_answers(make: Any, server: Upstream) -> None:
     client, second = make(quota="9/hour"), RateLimiter(MemoryStore(), "9/hour")

@@ -72,20 +72,6 @@ def test_a_response_without_a_body_ends_its_request(make: Make, server: Upstream
     assert client.counts() == (0, 2, 0, 0)
 
 
-def test_other_requests_wait_for_a_place(make: Make, server: Upstream) -> None:
-    client, slow = make({"*": Keyed(1, queue=Queue(10, max_wait=None))}), Slow()
-    server.answers(Said(body=slow))
-    opened = client.open(server.url)
-    with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(client.get, server.url)
-        while not client.concurrency.statistics().patterns["*"].waiting:
-            assert not second.done()
-        slow.rest.set()
-        assert opened.read() == b"onetwo"
-        opened.close()
-        assert second.result(100) == (200, b"fine")
-
-
 @pytest.mark.parametrize("limit", [1, lambda: AIMD(initial=1, minimum=1)], ids=["a number", "a law"])
 def test_a_number_or_what_makes_a_law_is_the_limit_of_each_key(make: Make, server: Upstream, limit: Any) -> None:
     client, slow = make(limit, key="{port}", wait=0), Slow()
@@ -168,6 +154,12 @@ def test_a_request_without_a_place_is_not_charged_nor_holds_one_without_tokens(m
     opened.close()
     assert [client.get(server.url)[0] for _ in range(2)] == [200, client.refused]
     assert client.counts()[0] == 0
+
+
+def test_a_cost_above_the_burst_is_answered(make: Make, server: Upstream) -> None:
+    client = make({"*": 1}, quota="5/s", cost=lambda request: 6)
+    assert client.get(server.url)[0] == client.refused
+    assert (client.counts()[0], server.asked) == (0, [])
 
 
 @pytest.mark.parametrize("wrong", [0, True, "10", 1.5])
@@ -288,6 +280,11 @@ def test_an_urgent_request_passes_those_that_wait_for_a_place(make: Callable[...
         held.set()
     first.join(100)
     assert place_of_urgent(server) <= 2, "every eighth place goes to who waited longest"
+
+
+def test_a_limit_of_the_fleet_takes_a_priority_too(make: Callable[..., Client], server: Upstream) -> None:
+    client = make(shared={"*": 1}, priority=50)
+    assert client.get(server.url) == (200, b"fine")
 
 
 def test_a_function_that_returns_no_priority_is_told(make: Callable[..., Client], server: Upstream) -> None:

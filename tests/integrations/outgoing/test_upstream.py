@@ -121,6 +121,11 @@ def test_a_client_that_observes_pauses_before_a_429_and_by_other_refusals(
     assert made(unsaid=2.0, observe=True).pauses("a", status, headers) == pauses
 
 
+def test_each_kind_may_hold_back_a_key_of_its_own() -> None:
+    upstream = made(observe={"requests": "model:rpm"})
+    assert upstream.pauses("a", 200, LITTLE) == [("model:rpm", *HELD_BACK[1:])]
+
+
 def test_a_key_names_parts_of_the_request() -> None:
     assert made().charge(None, OUTGOING) == ("api.example.com", 1)
     whole = made("{method} {scheme}://{host}:{port}{path}", cost=len)
@@ -225,6 +230,11 @@ def test_a_pause_is_said_once_and_one_that_ends_later_again() -> None:
     assert pacer.pauses("a", {"requests": Allowance(19, 100, 11, 60)}, now=119.0) == {}
 
 
+def test_no_pause_is_longer_than_what_is_believed() -> None:
+    assert Pacer(None, 5).pauses("a", EARLY, now=0.0) == {"a": 5}
+    assert Pacer(None, 600).pauses("a", {"tokens": Allowance(0, 100, 86400, refills=True)}, now=0.0) == {"a": 60}
+
+
 def test_what_is_told_unchanged_after_its_pause_is_stale() -> None:
     pacer, stale = Pacer(None, 600), {"tokens": Allowance(0, 100, 86400, refills=True)}
     assert pacer.pauses("a", stale, now=100.0) == {"a": 60}
@@ -232,6 +242,12 @@ def test_what_is_told_unchanged_after_its_pause_is_stale() -> None:
     for later in (160.0, 161.0, 3600.0):
         assert pacer.pauses("a", stale, now=later) == {}
     assert pacer.pauses("a", {"tokens": Allowance(1, 100, 86400, refills=True)}, now=3601.0) == {"a": 60}
+
+
+def test_what_changes_is_no_stale_news() -> None:
+    pacer = Pacer(None, 600)
+    for now, remaining in ((100.0, 30), (120.0, 29), (140.0, 28)):
+        assert pacer.pauses("a", {"requests": Allowance(remaining, 100, 30, 60)}, now=now)
 
 
 def test_what_is_too_short_to_tell_anybody_is_not_said() -> None:
