@@ -90,8 +90,10 @@ def test_an_outage_is_told_once_when_it_begins_and_once_when_it_ends(api: Api, c
         stage.before = stage.before_probe = lambda: None
         until(lambda: limiter.try_acquire("secret"))
     told = [vars(each) for each in caplog.records]
-    mine = [each["batchlimit_event"] for each in told if each.get("batchlimit_address") == "mine://"]
-    assert mine == ["store.away", "store.back"]
+    mine = [each for each in told if each.get("batchlimit_address") == "mine://"]
+    assert [each["batchlimit_event"] for each in mine] == ["store.away", "store.back"]
+    assert mine[0]["message"] == "mine:// is away, on_failure decides until it is back: gone"
+    assert mine[1]["message"].startswith("mine:// is back after ")
     assert "secret" not in caplog.text
     limiter.close()
 

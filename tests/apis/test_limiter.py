@@ -32,13 +32,6 @@ def test_a_burst_is_admitted_and_not_one_token_more(limiter: Any) -> None:
     assert [limiter.try_acquire(KEY) for _ in range(101)] == [True] * 100 + [False]
 
 
-def test_a_cost_is_spent_whole_or_not_at_all(limiter: Any) -> None:
-    assert limiter.try_acquire(KEY, 70)
-    assert not limiter.try_acquire(KEY, cost=31)
-    assert limiter.try_acquire(KEY, 30)
-    assert not limiter.try_acquire(KEY)
-
-
 def test_time_brings_tokens_and_a_refusal_says_when(api: Api, clock: Clock, without_refresher: None) -> None:
     """After the last tokens as well: it is the bucket's own time."""
     limiter = api(MemoryStore(clock), "10/s", clock=clock)
@@ -57,18 +50,6 @@ def test_acquire_returns_none_or_raises(limiter: Any) -> None:
     assert caught.value.key == KEY
     assert caught.value.retry_after == pytest.approx(5 / SLOW)
     assert str(caught.value) == "'tenant:42' is over its quota; retry after 5000.000 s"
-
-
-def test_the_usual_call_asks_nobody(limiter: Any, stage: Stage) -> None:
-    for _ in range(10):
-        assert limiter.try_acquire(KEY)
-    assert len(stage.asks) == 1
-
-
-def test_keys_do_not_share_tokens(limiter: Any) -> None:
-    limiter.acquire("a", 100)
-    assert not limiter.try_acquire("a")
-    assert limiter.try_acquire("b", 100)
 
 
 def test_a_decision_says_who_decided_and_what_is_left(limiter: Any) -> None:
@@ -340,17 +321,15 @@ def test_a_block_is_charged_each_time_it_is_entered(ten: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "cost", "error"),
-    [("{a}", 1, ValueError), (5, 1, TypeError), ("k", "x", TypeError), ("k", 1.5, TypeError), ("{}", 1, ValueError)],
+    ("key", "options", "error"),
+    [
+        *(("{a}", {}, ValueError), ("{}", {}, ValueError), (5, {}, TypeError), ("k", {"cost": "x"}, TypeError)),
+        *(("k", {"cost": 1.5}, TypeError), ("k", {"timeout": -1}, ValueError)),
+    ],
 )
-def test_what_makes_no_sense_is_said_before_any_call(ten: Any, key: Any, cost: Any, error: type[Exception]) -> None:
-    with pytest.raises(error), ten.limit(key, cost=cost):
+def test_what_makes_no_sense_is_said_before_any_call(ten: Any, key: Any, options: Any, error: Any) -> None:
+    with pytest.raises(error), ten.limit(key, **options):
         pytest.fail("it was entered")
-
-
-def test_a_wrong_timeout_is_said_before_any_call(ten: Any) -> None:
-    with pytest.raises(ValueError, match="timeout must be None or at least 0 seconds"):
-        ten.limit("k", timeout=-1)
 
 
 # What a limiter counted, by the entry of its quotas that a key went by
@@ -367,15 +346,6 @@ def test_a_limiter_counts_by_policy_whoever_decided(api: Api, clock: Clock, with
     limiter.close()
     closed = limiter.statistics().policies
     assert closed == {name: replace(each, keys=0, low=0) for name, each in found.items()}
-
-
-def test_a_limiter_with_one_quota_counts_all_as_one(api: Api, clock: Clock) -> None:
-    limiter = api(Stage(), "3/hour", clock=clock)
-    assert [limiter.try_acquire("ann") for _ in range(5)].count(True) == 3
-    found = limiter.statistics().policies
-    assert list(found) == ["*"]
-    assert (found["*"].admitted, found["*"].refused) == (3, 2)
-    limiter.close()
 
 
 def test_how_long_callers_wait_is_counted_by_policy(api: Api) -> None:

@@ -1,6 +1,5 @@
 """A store that is away, on both APIs: when it is given up, what callers get meanwhile, and how it comes back."""
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -144,20 +143,6 @@ def test_an_error_of_one_key_is_no_outage(outage: Begin) -> None:
         story.stage.before = trouble
         assert not story.limiter.try_acquire(KEY)
     assert story.limiter.statistics().outages == 0, "for it is an answer"
-
-
-def test_each_turn_is_logged_once(outage: Begin, caplog: pytest.LogCaptureFixture) -> None:
-    story = outage()
-    with caplog.at_level(logging.INFO, "batchlimit"):
-        story.give_up()
-        for _ in range(20):
-            story.limiter.try_acquire(KEY)
-        story.end()
-        until(lambda: len(caplog.records) >= 2)  # it is said after it is so
-    told = [record.getMessage() for record in caplog.records]
-    assert told[0] == "stage:// is away, on_failure decides until it is back: away"
-    assert told[1].startswith("stage:// is back after ")
-    assert len(told) == 2
 
 
 def test_leased_tokens_serve_through_it(outage: Begin) -> None:
