@@ -20,7 +20,7 @@ from batchlimit.integrations.grpc import (
     check_permit,
     outcome_of,
 )
-from batchlimit.integrations.grpc.serving import CallEnd, completing
+from batchlimit.integrations.grpc.serving import CallEnd, completing, served_async
 from batchlimit.rules import Rule
 from tests.apis.keyed import Told
 from tests.awaiting import awaited
@@ -111,6 +111,20 @@ def test_calls_that_wait_in_the_queue_are_let_in_in_turn() -> None:
         assert (refused.code, refused.told["batchlimit-reason"]) == (EXHAUSTED, "queue_full")
         scene.gate.open()
         assert [call.answers() for call in calls] == [["hold"]] * 3
+
+
+async def test_a_call_whose_client_leaves_before_its_last_request_is_no_success() -> None:
+    """On asyncio the handler sees its requests end, and only after that the call is cancelled."""
+    told: list[Any] = []
+
+    async def handle(requests: object, context: object) -> None: ...
+
+    run = served_async(grpc.stream_unary_rpc_method_handler(handle))
+    call: Any = asyncio.ensure_future(run(None, Context(None), lambda *ended: told.append(ended)))  # type: ignore[arg-type]
+    asyncio.get_running_loop().call_soon(call.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert [each[0] for each in told] == [CANCELLED]
 
 
 class Iterating(grpc.aio.ServerInterceptor):

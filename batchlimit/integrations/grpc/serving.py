@@ -272,14 +272,18 @@ def served_async(handler: Handler) -> Callable[[AsyncIterator[Any], Any, Ended],
             argument: Any = requests
             if not handler.request_streaming and (argument := await context.read()) is grpc.aio.EOF:
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, "This method takes exactly one request!")
+            response = None
             if not generates:
                 response = await run(argument, context)
                 end.sent = int(not handler.response_streaming)
-                return response
-            async with aclosing(run(argument, context)) as responses:
-                async for response in responses:
-                    await context.write(response)
-                    end.sent += 1
+            else:
+                async with aclosing(run(argument, context)) as responses:
+                    async for each in responses:
+                        await context.write(each)
+                        end.sent += 1
+            if handler.request_streaming:
+                await asyncio.sleep(0)  # the requests of a client that cancels end first, and then this is cancelled
+            return response
         except BaseException as raised:
             error = raised
             raise
