@@ -237,7 +237,7 @@ class Addresses:
                 if port and any(name in _FORWARDED for name, _ in headers):
                     self._looks = 0
                     self._checks.tell("forwarded-untrusted")
-            elif client != peer:
+            elif client != peer or (peer and not port):
                 self._looks = 0
             elif self._looks <= 0:
                 self._checks.tell("proxy-unseen", FIRST, self._proxies)

@@ -145,6 +145,15 @@ def test_a_check_says_nothing_where_nothing_is_wrong(what: str, case: Case, capl
     assert not said(caplog)
 
 
+@pytest.mark.parametrize(("peer", "expected"), [("192.0.2.1", {}), (None, {"proxy-unseen": ("",)})])
+def test_a_server_that_read_the_forwarding_field_itself_has_seen_the_proxy(peer: str | None, expected: Any) -> None:
+    """uvicorn puts the client in place of the peer, with a port of 0; a Unix socket has neither."""
+    addresses = Addresses(PROXIES, 56, checks=(checks := Checks()))
+    for _ in range(FIRST):
+        addresses.of(peer, 0, ())
+    assert checks.findings == expected
+
+
 def test_every_check_has_a_case() -> None:
     assert {name for name, _, _ in FOUND} == set(NAMES)
 
