@@ -19,8 +19,8 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_557,
-    "functions": 3_346,
+    "lines": 46_539,
+    "functions": 3_343,
     "files": 291,
     "classes of one name": 9,
     "entries of batchlimit/": 26,

@@ -72,7 +72,7 @@ _ASKED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
 """What a function of the user's returns, and what holds where it does not."""
 
 
-def asking(name: str, function: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+def asking(name: str, function: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     """Return what asks a function of the user's, if there is one, and tells the log if that raises or says nonsense."""
     check, otherwise, failed = _ASKED[name]
 
@@ -83,7 +83,7 @@ def asking(name: str, function: Callable[[Any], Any] | None) -> Callable[[Any], 
             _faults.tell((name, function), failed, error)
             return otherwise
 
-    return function and ask
+    return ask if function else lambda _: otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class PermitSource:
         if key is not None and not has_keys:
             raise TypeError(f"key= is for a limiter by key, like KeyedConcurrencyLimiter, not {limiter!r}")
         self.limiter, self._key = limiter, key
-        self._partition = asking("partition", partition) or (lambda _: "")
+        self._partition = asking("partition", partition)
 
     def acquire(self, request: object, *, back: tuple[Any, Any] | None = None, **options: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited.
@@ -188,19 +188,13 @@ class WebPermits(PermitSource):
 
     def __init__(self, kinds: tuple[type, ...], limits: ConcurrencyLimit) -> None:
         super().__init__(kinds, limits.limiter, limits.partition, limits.key)
-        self._limits = limits
-        self._bypass, self._priority = asking("bypass", limits.bypass), asking("priority", limits.priority)
-        self._operation: Any = asking("operation", limits.operation)
-        self._outcome: Any = asking("outcome", limits.outcome)
-
-    def passes_by(self, request: object) -> bool:
-        """Return whether a request is not limited."""
-        return self._bypass is not None and self._bypass(request)
+        self._timeout, self._operation = limits.timeout, asking("operation", limits.operation)
+        self._priority, self._outcome = asking("priority", limits.priority), asking("outcome", limits.outcome)
+        self.passes_by = asking("bypass", limits.bypass)  # says whether a request is not limited
 
     def acquire(self, request: object, **_: Any) -> Any:
         """Return the permit of a request; that of an asyncio limiter is to be awaited."""
-        priority = 0 if self._priority is None else self._priority(request)
-        return super().acquire(request, timeout=self._limits.timeout, priority=priority)
+        return super().acquire(request, timeout=self._timeout, priority=self._priority(request))
 
     def complete(self, permit: AnyPermit, request: object, response: Response) -> None:
         """Complete the permit of a request by its response; it is ignored if `outcome` raises or returns no Outcome."""

@@ -14,20 +14,10 @@ from batchlimit.base.steps import Steps, drive, run
 from batchlimit.base.waiting import patience
 from batchlimit.integrations import enforcement
 from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_rules
+from batchlimit.integrations.grpc.serving import Changed
 
 Ended = Callable[[grpc.StatusCode, Any, BaseException | None], None]
 """Gets the status and the trailing metadata of an admitted call, once; and the error, if the call could not be made."""
-
-
-class Changed(grpc.ClientCallDetails):
-    """Details of a client's call, some of them changed."""
-
-    def __init__(self, details: Any, **changed: Any) -> None:
-        self._details = details
-        vars(self).update(changed)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._details, name)
 
 
 class RefusedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]  # generic in its stubs alone

@@ -117,11 +117,11 @@ class AsksForPermits(Generic[Limiter]):
         super().__init__()
         functions(partition=partition, key=key, priority=priority, sheddable=sheddable)
         self._permits = PermitSource(self._kinds, limiter, partition, key)
-        self._outcome: Any = asking("outcome", outcome)
+        self._outcome = asking("outcome", outcome)
         if self._permits.is_shared and sheddable is not None:
             raise TypeError("sheddable= is for limiters of this process, and a shared one has none")
         given = {"priority": priority, "sheddable": sheddable}
-        self._asked = [(name, asks) for name, function in given.items() if (asks := asking(name, function))]
+        self._asked = [(name, asking(name, function)) for name, function in given.items() if function is not None]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._permits.limiter!r}>"

@@ -134,7 +134,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
         await self._front.close()
 
 
-class _WatchedContext(serving.Passed):
+class _WatchedContext(serving.Changed):
     """The context of a call whose messages are charged and counted, however the handler reads and writes them."""
 
     def __init__(self, context: Any, front: AsyncFront, request: Request | None) -> None:
@@ -143,16 +143,16 @@ class _WatchedContext(serving.Passed):
 
     async def write(self, message: Any) -> None:
         """Send a message."""
-        await self._context.write(message)
+        await self._of.write(message)
         self.sent += 1
 
     async def read(self) -> Any:
         """Return the next message; or end the call, if the message is refused."""
-        message = await self._context.read()
+        message = await self._of.read()
         if message is grpc.aio.EOF:
             return message
         if (refused := await self._front.refused_message(self._request)) is not None:
-            await refused_by_rules(refused).end(self._context)
+            await refused_by_rules(refused).end(self._of)
         return message
 
     async def requests(self) -> AsyncIterator[Any]:

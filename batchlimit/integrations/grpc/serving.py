@@ -122,8 +122,7 @@ class _Stream:
             written.put_nowait(response)
             await written.join()
 
-        (context := Passed(self._context)).write = write
-        served = asyncio.ensure_future(self._serve(self._requests, context))
+        served = asyncio.ensure_future(self._serve(self._requests, Changed(self._context, write=write)))
         served.add_done_callback(written.put_nowait)
         self._context.add_done_callback(lambda _: served.cancel())  # whoever iterates may not come back
         try:
@@ -136,16 +135,15 @@ class _Stream:
             await asyncio.wait((served,))
 
 
-class Passed:
-    """The context of a call, some of whose methods are others."""
+class Changed:
+    """The context or the details of a call, some of which are others."""
 
-    write: Callable[[Any], Awaitable[None]]
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, of: Any, **changed: Any) -> None:
+        self._of = of
+        vars(self).update(changed)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+        return getattr(self._of, name)
 
 
 def served(handler: Handler, begin: Callable[[Any], CallEnd], limited: Any = None, *, blocks: bool = False) -> Handler:
