@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,18 +98,6 @@ def application() -> web.Application:
     return app
 
 
-@asynccontextmanager
-async def served(app: web.Application) -> AsyncIterator[str]:
-    """Serve an application; its address."""
-    runner = web.AppRunner(app, shutdown_timeout=0.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 @contextmanager
 def serving() -> Iterator[tuple[Served, Callable[[str], int]]]:
     """The application behind its rules, and what tells how much is left of a key."""
@@ -193,15 +181,15 @@ async def test_a_key_that_no_rule_has_is_an_error_at_the_start_also_in_a_view_of
         await web.AppRunner(app).setup()
 
 
-async def test_a_route_without_limits_before_it_is_a_503_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_route_without_limits_before_it_is_a_503_and_told(caplog: pytest.LogCaptureFixture) -> None:
     @limited("alone:{user}")
     async def alone(request: web.Request) -> web.Response:
         return web.Response()
 
     app = web.Application()
     app.add_routes([web.get("/", alone)])
-    async with served(app) as url, aiohttp.ClientSession() as client:
-        assert (await client.get(url)).status == 503
+    with in_server(app, lambda: None) as at:
+        assert at.get("/").status == 503
     assert "call setup(app) of Limits" in caplog.text
 
 
@@ -210,7 +198,7 @@ def test_a_class_is_not_decorated() -> None:
         limited("search:{user}")(View)
 
 
-async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
+def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
     heard: list[Any] = []
 
     async def patient(request: web.Request) -> web.WebSocketResponse:
@@ -237,83 +225,85 @@ async def test_a_message_whose_turn_was_cancelled_is_received_next() -> None:
     front.refused_message = slow
     app.add_routes([web.get("/ws", patient)])
     limits.setup(app)
-    async with served(app) as url, aiohttp.ClientSession() as client, client.ws_connect(url + "/ws") as websocket:
-        await websocket.send_str("hello")
-        await websocket.close()
+
+    async def talks(client: Any) -> None:
+        async with client.ws_connect("/ws") as websocket:
+            await websocket.send_str("hello")
+
+    with in_server(app, limits.statistics) as at:
+        at.run(talks(at.call))
     assert heard == ["hello"]
 
 
 # At most so many at once: what needs a permit, and what it sends
-@asynccontextmanager
-async def limited_to_one(
-    *routes: web.RouteDef,
-) -> AsyncIterator[tuple[AsyncConcurrencyLimiter, str, aiohttp.ClientSession]]:
+@contextmanager
+def limited_to_one(*routes: web.RouteDef) -> Iterator[tuple[Served, AsyncConcurrencyLimiter]]:
     """Serve these routes, one request at once."""
-    async with AsyncConcurrencyLimiter(Fixed(1)) as limiter:
-        app = web.Application(middlewares=[concurrency_limits(limiter)])
-        app.add_routes(routes)
-        async with served(app) as url, aiohttp.ClientSession() as client:
-            yield limiter, url, client
+    limiter = AsyncConcurrencyLimiter(Fixed(1))
+    app = web.Application(middlewares=[concurrency_limits(limiter)])
+    app.add_routes(routes)
+    with in_server(app, limiter.statistics) as at:
+        yield at, limiter
+        at.run(limiter.close())
 
 
-async def status(client: aiohttp.ClientSession, url: str, **fields: str) -> int:
-    async with client.get(url, headers=fields) as reply:
-        await reply.read()
-        return reply.status
+def test_a_request_for_a_websocket_where_there_is_none_needs_a_permit() -> None:
+    async def asks(client: Any) -> int:
+        async with (
+            limiter.acquire(),
+            client.get("/", headers={"Upgrade": "websocket", "Connection": "upgrade"}) as reply,
+        ):
+            return int(reply.status)
+
+    with limited_to_one(web.get("/", hello)) as (at, limiter):
+        assert at.run(asks(at.call)) == 503
 
 
-async def test_a_request_for_a_websocket_where_there_is_none_needs_a_permit() -> None:
-    async with limited_to_one(web.get("/", hello)) as (limiter, url, client), limiter.acquire():
-        assert await status(client, url, Upgrade="websocket", Connection="upgrade") == 503
+def test_a_websocket_gives_its_permit_back_when_it_is_open() -> None:
+    async def talks(client: Any) -> None:
+        async with client.ws_connect("/ws") as websocket, client.get("/") as reply:
+            assert (reply.status, limiter.statistics().ignored) == (200, 1)
+            await websocket.send_str("hello")
+            assert await websocket.receive_str() == "hello"
+
+    with limited_to_one(web.get("/", hello), web.get("/ws", echo)) as (at, limiter):
+        at.run(talks(at.call))
 
 
-async def test_a_websocket_gives_its_permit_back_when_it_is_open() -> None:
-    async with (
-        limited_to_one(web.get("/", hello), web.get("/ws", echo)) as (limiter, url, client),
-        client.ws_connect(url + "/ws") as websocket,
-    ):
-        assert await status(client, url) == 200
-        assert limiter.statistics().ignored == 1
-        await websocket.send_str("hello")
-        assert await websocket.receive_str() == "hello"
-
-
-@pytest.mark.parametrize(("fields", "wanted"), [({}, (200, b"file")), ({"Range": "bytes=0-1"}, (206, b"fi"))])
-async def test_a_file_is_sent_once(fields: Any, wanted: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("fields", "wanted"), [({}, (200, "file")), ({"range": "bytes=0-1"}, (206, "fi"))])
+def test_a_file_is_sent_once(fields: Any, wanted: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_bytes(b"file")
 
     async def file(request: web.Request) -> web.FileResponse:
         return web.FileResponse(tmp_path / "file")
 
-    async with limited_to_one(web.get("/", file)) as (_, url, client):
-        for _ in range(2):  # on one connection, and with one permit
-            async with client.get(url, headers=fields) as reply:
-                assert (reply.status, await reply.read()) == wanted
+    with limited_to_one(web.get("/", file)) as (at, _):
+        assert [at.get("/", **fields)[:2] for _ in range(2)] == [wanted] * 2  # on one connection, and with one permit
     assert not caplog.records
 
 
-async def test_what_is_no_response_is_told_by_aiohttp_and_keeps_no_permit(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_response_is_told_by_aiohttp_and_keeps_no_permit(caplog: pytest.LogCaptureFixture) -> None:
     async def forgetful(request: web.Request) -> Any:
         return None
 
-    async with limited_to_one(web.get("/", forgetful)) as (limiter, url, client):
-        assert await status(client, url) == 500
+    with limited_to_one(web.get("/", forgetful)) as (at, limiter):
+        assert at.get("/").status == 500
         assert limiter.statistics().in_flight == 0
     assert "Missing return statement" in caplog.text
 
 
-async def test_an_error_with_a_status_is_no_answer() -> None:
+def test_an_error_with_a_status_is_no_answer() -> None:
     """As that of a client: it is what another service answered."""
 
     async def fails(request: web.Request) -> web.Response:
         raise aiohttp.ClientResponseError(Any, (), status=503)  # type: ignore[arg-type]
 
-    async with limited_to_one(web.get("/", fails)) as (limiter, url, client):
-        assert await status(client, url) == 500
+    with limited_to_one(web.get("/", fails)) as (at, limiter):
+        assert at.get("/").status == 500
         assert (limiter.statistics().dropped, limiter.statistics().ignored) == (0, 1)
 
 
-async def test_what_a_handler_raises_may_be_answered_by_another_middleware() -> None:
+def test_what_a_handler_raises_may_be_answered_by_another_middleware() -> None:
     heard: list[tuple[int, bool, bool]] = []
 
     def charge(response: Any) -> bool:
@@ -334,12 +324,12 @@ async def test_what_a_handler_raises_may_be_answered_by_another_middleware() -> 
     app.router.add_get("/", locked)
     Limits("memory://", [Rule("all", "9/hour", key="all", charge=charge)], checks=False).setup(app)
     app.middlewares.insert(0, form)
-    async with served(app) as url, aiohttp.ClientSession() as client, client.get(url) as reply:
-        assert (reply.status, await reply.text()) == (401, "form")
+    with in_server(app, lambda: None) as at:
+        assert at.get("/")[:2] == (401, "form")
     assert heard == [(401, True, True)]
 
 
-async def test_a_handler_that_is_called_after_its_request_has_ended_says_so() -> None:
+def test_a_handler_that_is_called_after_its_request_has_ended_says_so() -> None:
     requests: list[web.Request] = []
 
     async def keep(request: web.Request) -> web.Response:
@@ -349,7 +339,7 @@ async def test_a_handler_that_is_called_after_its_request_has_ended_says_so() ->
     app = web.Application()
     app.router.add_get("/", keep)
     Limits("memory://", [Rule("search", "9/hour", key="search", match=None)], checks=False).setup(app)
-    async with served(app) as url, aiohttp.ClientSession() as client:
-        assert await status(client, url) == 200
+    with in_server(app, lambda: None) as at:
+        assert at.get("/").status == 200
         with pytest.raises(LookupError, match="has ended"):
-            await limited("search")(keep)(requests[0])
+            at.run(limited("search")(keep)(requests[0]))

@@ -61,6 +61,12 @@ def test_a_request_waits_as_long_as_it_says(timeout: Any, waits: list[Any], monk
     assert (waited, refusal is None) == (waits, bool(waits))
 
 
+def test_a_request_waits_for_no_tokens_unless_it_says_so(make: Make) -> None:
+    """No time passes here: one that waited would wait for ever."""
+    twin = make(Rule("all", "2/s burst 1", key="all"))
+    assert [twin.admit().refusal is None for _ in range(2)] == [True, False]
+
+
 def test_a_request_that_waits_is_admitted_when_tokens_have_come() -> None:
     """In real time, 100 tokens a second: no assertion tells how long it took."""
     rules = Rules([Rule("all", "100/s burst 1", key="all", charge=lambda response: response.status == 200)])

@@ -240,6 +240,15 @@ async def _called(call: Callable[[], object]) -> object:
     return call()
 
 
+def of_aws(service: str, url: str, attempts: int = 1, **options: Any) -> Any:
+    """Make a client of botocore."""
+    retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
+    config = Config(retries=retries, s3={"addressing_style": "path"}, proxies={}, **options)
+    return botocore.session.Session().create_client(
+        service, "eu-central-1", endpoint_url=url, config=config, aws_access_key_id="a", aws_secret_access_key="b"
+    )
+
+
 class Botocore(Client):
     """S3 of botocore."""
 
@@ -251,13 +260,7 @@ class Botocore(Client):
 
     def client(self, url: str) -> Any:
         if url not in self.clients:
-            config = Config(
-                retries={"total_max_attempts": 1, "mode": "standard"}, s3={"addressing_style": "path"}, proxies={},
-                read_timeout=self.patience,
-            )  # fmt: skip
-            self.clients[url] = botocore.session.Session().create_client(
-                "s3", "eu-central-1", endpoint_url=url, config=config, aws_access_key_id="a", aws_secret_access_key="b"
-            )
+            self.clients[url] = of_aws("s3", url, read_timeout=self.patience)
             if self.is_limited:
                 limit_client(self.clients[url], self.rates, **self.options)
         return self.clients[url]

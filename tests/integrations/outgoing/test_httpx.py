@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import botocore.session
 import httpx
 import httpx2
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from batchlimit import AsyncRateLimiter, RateLimiter
@@ -21,6 +19,7 @@ from batchlimit.integrations.botocore import limit_client
 from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTransport
 from batchlimit.stores import MemoryStore
 from batchlimit.testing import FaultStore
+from tests.integrations.outgoing.clients import of_aws
 from tests.integrations.outgoing.test_outgoing import REFUSED_BY_BODY, RETRY_INFO, UNREADABLE, came_of
 from tests.integrations.outgoing.upstream import Said, Upstream
 
@@ -132,13 +131,7 @@ def make(server: Upstream) -> Iterator[Made]:
     made: list[Any] = []
 
     def one(service: str = "s3", store: Any = None, quota: str = "1000/s", attempts: int = 1, **options: Any) -> Any:
-        config = Config(
-            retries={"total_max_attempts": attempts, "mode": "standard"}, s3={"addressing_style": "path"}, proxies={}
-        )
-        client = botocore.session.Session().create_client(
-            service, "eu-central-1", endpoint_url=options.pop("url", server.url), config=config,
-            aws_access_key_id="a", aws_secret_access_key="b",
-        )  # fmt: skip
+        client = of_aws(service, server.url, attempts)
         client.limiter = RateLimiter(store or MemoryStore(), quota)
         limit_client(client, client.limiter, **options)
         made.append(client)
@@ -225,3 +218,10 @@ def test_a_wrong_call_is_no_drop(make: Made, server: Upstream, body: Any) -> Non
     assert len({repr(came_of(client.list_tables)) for client in clients}) == 1
     counted = limits.statistics().patterns["*"]
     assert (counted.in_flight, counted.dropped) == (0, 1 if isinstance(body, list) else 0)
+
+
+def test_each_attempt_is_charged(make: Made, server: Upstream) -> None:
+    server.answers(Said(500), Said(200))
+    client = make(quota="1000/day", attempts=2)
+    assert _get(client) == b"fine"
+    assert client.limiter.peek("127.0.0.1").remaining == 998
