@@ -90,6 +90,7 @@ SYMPTOMS = {
     "MOVED": _ELSEWHERE,
     "NOAUTH": Symptom("the server wants a password: redis://:password@host, or unix:///path?password=..."),
     "NOPERM": Symptom("the user's ACL lacks a command or the keys: docs/redis.md has the rule"),
+    "NOPRIMARY": Symptom("no sentinel answers, or none knows a primary of this name: check both in the URL"),
     "NOREPLICAS": Symptom("too few replicas are connected for the server's min-replicas-to-write"),
     "OOM": Symptom("the server's memory is full: raise its maxmemory, or remove other keys"),
     "PROTOCOL": Symptom("what answers there is no Redis: check the address"),
@@ -133,7 +134,6 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 # Without a class the text begins with the code. Redis before 7 wraps the error of a command in a script:
 # "Error running script (call to f_...): @user_script:240: -OOM command not allowed when ...".
 _CODE = re.compile(r"(?:^|: -?|@user_script: )([A-Z]{2,})\b")
-
 
 _CROWDED = "max number of clients"  # an error of the connection for redis-py, though the server says it
 _NUMBER = re.compile(r"\[Errno (\d+)\]|Error (\d+) connecting")
