@@ -66,6 +66,8 @@ class LimitedTask(Task):  # type: ignore[misc]
             try:
                 again.apply_async()
             except Exception as error:
+                if not self.acks_late:  # its broker has it no more, so it fails
+                    raise
                 raise Reject(error, requeue=True) from error
             raise Ignore(f"no token: back in {seconds:.3f} s")
 

@@ -147,17 +147,20 @@ def test_the_key_may_name_the_tasks_arguments(app: Celery, key: Any) -> None:
     assert task.limiter.statistics().keys == 2
 
 
-def test_a_task_that_cannot_be_sent_again_goes_back_to_the_broker(app: Celery, monkeypatch: Any) -> None:
-    task = limited(app)
+@pytest.mark.parametrize("late", [True, False])
+def test_a_task_that_cannot_be_sent_again_goes_back_to_the_broker_or_fails(
+    app: Celery, monkeypatch: Any, late: bool
+) -> None:
+    task = limited(app, acks_late=late)
     task.before_start("id", ("ann",), {})
 
     def fail(*_args: object, **_options: object) -> None:
         raise OSError("away")
 
     monkeypatch.setattr(task, "apply_async", fail)
-    with pytest.raises(Reject) as caught:
+    with pytest.raises(Reject if late else OSError) as caught:
         task.before_start("id", ("ann",), {})
-    assert caught.value.requeue
+    assert getattr(caught.value, "requeue", False) is late
 
 
 def test_a_task_that_comes_again_keeps_its_headers_and_options(app: Celery, monkeypatch: Any) -> None:
