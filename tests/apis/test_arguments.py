@@ -409,9 +409,3 @@ def test_a_server_that_is_no_redis_is_unavailable(api: Api, tmp_path_factory: py
 def test_an_option_that_makes_no_sense_is_named_at_once(api: Api, option: dict[str, Any], kind: Any, said: str) -> None:
     with pytest.raises(kind, match=said):
         api.from_url("memory://", "1/s", **option)
-
-
-@pytest.mark.parametrize("tokens", [-5, 2.5, True])
-def test_a_batch_that_makes_no_sense_is_named_at_once(tokens: Any) -> None:
-    with pytest.raises(ValueError, match=str(tokens)):
-        FixedBatch(tokens)

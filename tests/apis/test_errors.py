@@ -1,9 +1,7 @@
 """What an error carries for whoever handles it, on both APIs."""
 
-import copy
 import logging
 import math
-import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -130,17 +128,6 @@ def test_a_bucket_that_somebody_gave_a_rate_of_0_is_an_error_that_says_so(api: A
         limiter.peek(KEY)
         assert limiter.try_acquire("another")
         assert limiter.statistics().available
-
-
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-def test_what_an_error_carries_travels_along(api: Api, clock: Clock, without_refresher: None, way: Any) -> None:
-    with _dry(api, clock) as limiter, pytest.raises(RateLimited) as caught:
-        limiter.acquire(KEY, timeout=0)
-    told: list[Exception] = [caught.value, StoreUnavailable("a: full", key="k", address="a", code="OOM")]
-    told += [BucketUnavailable("b", key="k", address="a")]
-    for error in told:
-        found = way(error)
-        assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Reservations: an estimate is charged, and what it really was is settled, once."""
 
-import copy
 import math
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -308,13 +306,6 @@ def test_an_estimate_of_one_key_above_the_burst_is_an_answer_and_in_other_calls_
             call(TPM, 1001)
     with pytest.raises(ValueError, match="never fit"):
         both_keys.acquire_all({TPM: 1001, RPM: 1})
-
-
-def test_the_answer_travels_between_processes() -> None:
-    answer = Unfit("key", 7, 5)
-    for each in (pickle.loads(pickle.dumps(answer)), copy.copy(answer)):
-        assert (type(each), str(each), each.retry_after) == (Unfit, str(answer), math.inf)
-        assert (each.key, each.cost, each.largest) == ("key", 7, 5)
 
 
 @pytest.mark.parametrize(

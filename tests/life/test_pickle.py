@@ -14,6 +14,7 @@ from batchlimit import (
     AsyncRateLimiter,
     ConcurrencyLimited,
     ConcurrencyLimiter,
+    Decision,
     LimiterClosed,
     Partitions,
     Quota,
@@ -21,6 +22,7 @@ from batchlimit import (
     RateLimiter,
     StoreUnavailable,
 )
+from batchlimit.errors import BucketUnavailable, Unfit
 from batchlimit.integrations.wsgi import RateLimitMiddleware
 from batchlimit.rules import Rule
 from batchlimit.stores import AsyncRedisStore, MemoryStore, RedisStore
@@ -96,13 +98,17 @@ def test_what_is_a_value_travels(thing: object) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        RateLimited("key", 1.5),
-        ConcurrencyLimited("limit", None, limit=3, in_flight=3),
-        StoreUnavailable("away"),
+        RateLimited("key", 1.5, Decision(False, 5, 0, 1.5, 1.0, "store")),
+        ConcurrencyLimited("limit", 0.5, limit=3, in_flight=4),
+        StoreUnavailable("a: full", key="k", address="a", code="OOM"),
+        BucketUnavailable("b", key="k", address="a"),
+        Unfit("key", 7, 5),
         LimiterClosed("closed"),
     ],
 )
-def test_an_error_travels(error: Exception) -> None:
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_an_error_travels_with_what_it_carries(error: Exception, way: Any) -> None:
     """As multiprocessing and concurrent.futures send it back."""
-    found = pickle.loads(pickle.dumps(error))
-    assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
+    found = way(error)
+    assert type(found) is type(error)
+    assert (str(found), vars(found), found.__reduce__()) == (str(error), vars(error), error.__reduce__())

@@ -70,6 +70,9 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
     assert 1 <= wanted(sizer, Usage(BOTH, 1e300, last, 0)) <= BOTH.largest_cost
 
 
+WRONG: list[Any] = [-1, 2.5, True]
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "error", "message"),
     [
@@ -93,7 +96,7 @@ def test_a_key_that_is_refused_a_million_times_wants_no_more_than_its_burst(size
         ),
         (GrowingBatch, {"grow": 0.5}, ValueError, "GrowingBatch.grow must be at least 1, not 0.5"),
         (GrowingBatch, {"shrink": -1}, ValueError, "GrowingBatch.shrink must be at least 0 and at most 1, not -1"),
-        (FixedBatch, {"tokens": -1}, ValueError, "a batch must be a whole number of tokens, not -1"),
+        *((FixedBatch, {"tokens": n}, ValueError, f"a batch must be a whole number of tokens, not {n}") for n in WRONG),
         (
             Options,
             {"sizer": FixedBatch},
