@@ -1,6 +1,7 @@
 """The permits of outgoing requests: each is held until its response was read or closed."""
 
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,12 +69,15 @@ class OutgoingPermit:
             return
         before = sys.exception()
 
-        def ending(call: Callable[[], None]) -> Callable[[], None]:
+        def ending(method: Callable[[], None]) -> Callable[[], None]:
+            found: Any = weakref.WeakMethod(method)  # so that a response which nobody holds is closed at once
+
             def end() -> None:
+                call = found()
                 try:
                     call()
                 finally:
-                    vars(raw).pop("close", None), vars(raw).pop("release_conn", None)
+                    vars(call.__self__).pop("close", None), vars(call.__self__).pop("release_conn", None)
                     error = sys.exception()
                     is_failure = isinstance(error, failure | ValueError) and error is not before
                     lost = type(error) is ValueError  # it comes in a chunk that was cut off

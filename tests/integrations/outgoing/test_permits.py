@@ -20,7 +20,7 @@ from batchlimit.integrations.httpx import AsyncLimitedTransport, LimitedTranspor
 from batchlimit.laws import AIMD, Fixed
 from batchlimit.stores import MemoryStore
 from tests.awaiting import awaited
-from tests.integrations.outgoing.clients import FAILURES, Aiohttp, Botocore, Client, Tasks, Tasks2
+from tests.integrations.outgoing.clients import FAILURES, Aiohttp, Botocore, Client, Requests, Tasks, Tasks2
 from tests.integrations.outgoing.upstream import Said, Upstream, upstream
 from tests.nodes import await_fact
 
@@ -61,6 +61,15 @@ def test_a_request_is_over_when_its_response_is_closed_unread(make: Make, server
     slow.rest.set()
     assert client.counts() == (0, 1, 0, 0)
     assert client.get(server.url) == (200, b"fine")
+
+
+@pytest.mark.parametrize("make", [Requests], indirect=True)
+def test_a_request_is_over_when_nobody_holds_its_response(make: Make, server: Upstream) -> None:
+    client, slow = make({"*": 1}, wait=0), Slow()
+    server.answers(Said(body=slow))
+    client.open(server.url)
+    slow.rest.set()
+    assert client.counts() == (0, 1, 0, 0)
 
 
 @pytest.mark.parametrize("said", [Said(204, {}, b""), Said(200, {}, b""), Said(200, {}, [])])
