@@ -276,9 +276,6 @@ async def test_a_limit_may_be_made_before_there_is_a_loop() -> None:
     await limiter.close()
 
 
-# A time budget that a loop which was held up does not shorten
-
-
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 async def test_what_came_while_the_loop_was_held_up_is_in_time(rounds: int) -> None:
     """An answer is read in one round of the loop, understood in the next, and its task has it in the third."""

@@ -357,9 +357,6 @@ async def test_a_caller_that_wakes_too_late_goes_back_to_its_place() -> None:
     assert limiter.statistics().admitted == 15
 
 
-# When the limiter is closed
-
-
 # What is left
 
 

@@ -22,9 +22,6 @@ def limiter(stage: Stage, clock: Clock, without_refresher: None) -> RateLimiter:
     return RateLimiter(stage, HUNDRED, sizer=FixedBatch(10), clock=clock)
 
 
-# Deciding
-
-
 # Refunding
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from batchlimit import Quota, RateLimiter, StoreUnavailable
 from batchlimit.batching import FixedBatch
+from batchlimit.bucket.messages import Ask, Grant
 from batchlimit.keyspace.timer_heap import TimerHeap
 from batchlimit.quota.overrides.code import Rank
 from batchlimit.quota.overrides.override import KeyRule
@@ -128,10 +129,16 @@ def test_what_comes_in_as_the_keeper_goes_to_sleep_keeps_it_awake(
         refresher.watch(entry)
         return math.inf
 
-    monkeypatch.setattr(TimerHeap, "first_at", property(come_in))
     monkeypatch.setattr(refresher, "_bell", SimpleNamespace(get=sleep))
+    refresher._sleep(clock.now - 0.5)  # what was due half a second ago is late enough
+    monkeypatch.setattr(TimerHeap, "first_at", property(come_in))
     refresher._sleep(math.inf)
     assert slept == []
+
+
+def test_many_asks_may_be_one_alone() -> None:
+    (grant,) = GuardedStore(Piped(), 30.0).take_many([(KEY, TEN, Ask("a", 1, need=1, queued=1, want=1))])
+    assert isinstance(grant, Grant)
 
 
 def test_in_steady_demand_no_caller_has_to_wake_the_keeper(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -373,9 +373,6 @@ def leaves_nobody_in_line(
     assert ends == {"done", "too deep"}
 
 
-# When the limiter is closed
-
-
 def test_who_leaves_once_more_after_an_interrupt_gets_its_tokens_back_once(
     clock: Clock, without_refresher: None
 ) -> None:
