@@ -24,7 +24,7 @@ CEILINGS = {
     "files": 291,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
-    "lines of tests/": 79_935,
+    "lines of tests/": 79_952,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
 

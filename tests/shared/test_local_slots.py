@@ -11,7 +11,7 @@ from batchlimit.concurrency.queue import Queue
 from batchlimit.errors import ConcurrencyLimited, LimiterClosed, StoreUnavailable
 from batchlimit.quota.failure_policy import CircuitOpen
 from batchlimit.shared.held_slots import RENEWED, Claim, Line, Place, SlotWaiter
-from batchlimit.shared.local_slots import LocalSlots, Shared
+from batchlimit.shared.local_slots import LocalSlots, Shared, forget
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -455,3 +455,15 @@ def test_a_waiter_that_an_interrupted_call_was_to_serve_and_that_gave_up_is_kept
     slots.give_up(waiter, world.now)
     assert woken(slots.left_behind, set(), world.now) == []
     assert not slots.line.unwoken
+
+
+def test_a_forked_child_holds_nothing() -> None:
+    world = World(1, "a")
+    slots, of_store = world.all["a"], world.get("a")
+    waiter = world.wait("a")
+    slots.ask(world.now)
+    slots.fail(CircuitOpen("away"), world.now, 9)
+    assert waiter.place
+    assert [each.is_lost(world.now) for each in (of_store, waiter.place)] == [False, False]
+    forget(slots)
+    assert [each.is_lost(world.now) for each in (of_store, waiter.place)] == [True, True]

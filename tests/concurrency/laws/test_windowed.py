@@ -32,6 +32,11 @@ def test_a_percentile_window_takes_the_nearest_rank(part: float, rtt: int) -> No
     assert filled(window, [Sample(0, 7, 2)]).take() == (1, 7, 7, 2, False)
 
 
+def test_a_full_percentile_window_hears_of_nothing_more() -> None:
+    window = filled(PercentileWindow(0.9, 2), [Sample(0, 3, 1), Sample(0, 4, 2), Sample(0, 1, 9, True)])
+    assert window.take() == (2, 3, 4, 2, False)
+
+
 @pytest.mark.parametrize(
     ("shortest", "given", "lasts"),
     [
