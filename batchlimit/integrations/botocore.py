@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Unpack
 
 from batchlimit.base.lazy import needed
@@ -62,9 +63,13 @@ def limit_client(
         >>> limit_client(client, limiter, wait=10)
     """
     upstream = Upstream(limiter, _LIBRARY, key, **terms)
-    sender = client._endpoint.http_session  # noqa: SLF001  a handler of "before-send" would send what others answered
-    send = sender.send
-    sender.send = lambda request: run(upstream.steps(request, lambda: send(request)))
+    endpoint = client._endpoint  # noqa: SLF001  a handler of "before-send" would send what others answered
+    session = endpoint.http_session  # its `send` may be replaced later, as tests do
+
+    def send(request: AWSPreparedRequest) -> AWSResponse:
+        return run(upstream.steps(request, lambda: session.send(request)))
+
+    endpoint.http_session = SimpleNamespace(send=send, close=session.close)
 
 
 def _answered(request: AWSPreparedRequest, answer: Unsent) -> AWSResponse:

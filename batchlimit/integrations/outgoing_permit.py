@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from inspect import ismethod
 from typing import Any
 
 from batchlimit import AsyncRateLimiter, Queue
@@ -64,28 +65,33 @@ class OutgoingPermit:
 
     def hold_connection(self, raw: Any, failure: type[Exception]) -> None:
         """Last until the connection of a response of urllib3 is free; `failure` is what reading it raises."""
-        if raw.connection is None:
+        if getattr(raw, "connection", None) is None:  # that of a test may have none
             self.end()
             return
-        before = sys.exception()
+        before, kept = sys.exception(), weakref.ref(raw)  # a response that nobody holds is closed at once
 
         def ending(method: Callable[[], None]) -> Callable[[], None]:
-            found: Any = weakref.WeakMethod(method)  # so that a response which nobody holds is closed at once
+            found: Any = weakref.WeakMethod(method) if ismethod(method) else lambda: method  # of another limit
 
             def end() -> None:
-                call = found()
                 try:
-                    call()
+                    found()()
                 finally:
-                    vars(call.__self__).pop("close", None), vars(call.__self__).pop("release_conn", None)
-                    error = sys.exception()
-                    is_failure = isinstance(error, failure | ValueError) and error is not before
-                    lost = type(error) is ValueError  # it comes in a chunk that was cut off
-                    self.end((ConnectionError() if lost else error) if is_failure else None)
+                    if (held := kept()) is not None:
+                        vars(held).pop("close", None), vars(held).pop("release_conn", None)
+                    error = None if (now := sys.exception()) is before else now
+                    lost = ConnectionError() if _is_cut_off(error) else None
+                    self.end(error if isinstance(error, failure) else lost)
 
             return end
 
         raw.close, raw.release_conn = ending(raw.close), ending(raw.release_conn)
+
+
+def _is_cut_off(error: BaseException | None) -> bool:
+    """Whether it is urllib3's ValueError of a chunk that was cut off, and not one of who reads the body."""
+    trace = None if type(error) is not ValueError else error.__traceback__
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("urllib3.")
 
 
 class Stream:

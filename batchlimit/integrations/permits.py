@@ -83,7 +83,7 @@ def asking(name: str, function: Callable[[Any], Any] | None) -> Callable[[Any], 
             _faults.tell((name, function), failed, error)
             return otherwise
 
-    return ask if function else lambda _: otherwise
+    return ask if function is not None else lambda _: otherwise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,8 @@ class LimitedJobs:
     async def __call__(self, call_next: Callable[[], Awaitable[Any]], context: Any, worker: Any) -> Any:
         """Run a job, or put it off."""
         job, task = context.job, worker.app.tasks.get(context.job.task_name)
-        if task is not None and (limit := self._limits.get(task.name)) is not None:  # the job may have an alias of it
+        limit = task and (self._limits.get(task.name) or self._limits.get(job.task_name))  # which may be an alias
+        if limit:
             args = (context,) if task.pass_context else ()
             run = Run(task.name, task.func, args, job.task_kwargs, job.attempts)
             if seconds := await limit.wait(run):

@@ -208,6 +208,15 @@ def test_each_method_has_the_limit_of_its_first_entry(api: Any, kind: str) -> No
         assert [each.code for each in held] == [grpc.StatusCode.OK] * 3
 
 
+def test_a_method_that_no_entry_names_passes(api: Any) -> None:
+    limiter = api.limiter(Fixed(1))
+    with by_method_client(api, {"/test.Pay/unary_unary": limiter}, Gate()) as calls:
+        assert [calls.call("unary_unary", "a", service=each).answers() for each in ("test.Echo", "test.Pay")] == [
+            ["a"]
+        ] * 2
+        assert limiter.statistics().admitted == 1
+
+
 def test_a_method_may_have_limits_by_key_and_another_one_a_limit_for_all(api: Any) -> None:
     gate = Gate()
     packs = api.intercept(api.keyed({"*": 1}), key=by_metadata("repo"))

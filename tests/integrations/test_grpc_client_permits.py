@@ -108,6 +108,28 @@ class Traced(grpc.UnaryStreamClientInterceptor):
         yield from continuation(client_call_details, request)
 
 
+class Wrapping(grpc.UnaryStreamClientInterceptor):
+    """Answers with a call that is an iterator and no future, which is all that grpcio asks for."""
+
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        class Wrapped:
+            def __init__(self, call: Any) -> None:
+                for name in ("initial_metadata", "trailing_metadata", "code", "details", "add_callback", "__next__"):
+                    setattr(self, name, getattr(call, name))
+
+            def __iter__(self) -> Any:
+                return iter(self.__next__, None)  # type: ignore[attr-defined]
+
+        return Wrapped(continuation(client_call_details, request))
+
+
+def test_a_stream_of_an_interceptor_that_returns_no_future_is_read_and_counted(scene: Scene) -> None:
+    limiter = ConcurrencyLimiter(Fixed(1))
+    with scene.client(limiter, Wrapping()) as client:
+        assert client.call("unary_stream", "a").answers() == ["first", "a"]
+        assert resting(limiter) == (1, 0, 0)
+
+
 def test_a_stream_of_an_interceptor_that_returns_no_call_is_read_and_counted(scene: Scene) -> None:
     limiter = ConcurrencyLimiter(Fixed(1))
     with scene.client(limiter, Traced()) as client:

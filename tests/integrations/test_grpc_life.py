@@ -127,6 +127,18 @@ async def test_a_call_whose_client_leaves_before_its_last_request_is_no_success(
     assert [each[0] for each in told] == [CANCELLED]
 
 
+class Tasks(grpc.aio.ServerInterceptor):
+    """Serves a call in a task of its own."""
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        found = await continuation(handler_call_details)
+
+        async def stream(requests: Any, context: Any) -> None:
+            await asyncio.create_task(found.stream_stream(requests, context))
+
+        return grpc.stream_stream_rpc_method_handler(stream, found.request_deserializer, found.response_serializer)
+
+
 class Iterating(grpc.aio.ServerInterceptor):
     """Iterates what a stream answers, as that of OpenTelemetry does before it hands it on."""
 
@@ -140,12 +152,13 @@ class Iterating(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(stream, found.request_deserializer, found.response_serializer)
 
 
+@pytest.mark.parametrize("another", [Iterating, Tasks])
 @pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
-def test_another_interceptor_may_iterate_a_stream_of_asyncio(kind: str) -> None:
+def test_another_interceptor_may_iterate_a_stream_of_asyncio_or_run_it_as_a_task(kind: str, another: Any) -> None:
     limiter, gate = AsyncConcurrencyLimiter(Recording(3)), Gate()
     charged = Rule("charged", "9/hour", key="charged", charge=[499])
     limits = AsyncConcurrencyInterceptor(limiter), AsyncRateLimitInterceptor("memory://", [charged])
-    with server(True, AsyncService(gate), Iterating(), *limits) as address, grpc.insecure_channel(address) as channel:
+    with server(True, AsyncService(gate), another(), *limits) as address, grpc.insecure_channel(address) as channel:
         client = Client(channel)
         assert client.call(kind, "a", "b").answers() == SERVED[kind]
         assert client.call(kind, "abort UNAVAILABLE").code is grpc.StatusCode.UNAVAILABLE

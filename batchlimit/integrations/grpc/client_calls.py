@@ -14,7 +14,7 @@ from batchlimit.base.steps import Steps, drive, run
 from batchlimit.base.waiting import patience
 from batchlimit.integrations import enforcement
 from batchlimit.integrations.grpc.answer import CallRefusal, refused_by_rules
-from batchlimit.integrations.grpc.serving import Changed
+from batchlimit.integrations.grpc.details import Changed
 
 Ended = Callable[[grpc.StatusCode, Any, BaseException | None], None]
 """Gets the status and the trailing metadata of an admitted call, once; and the error, if the call could not be made."""
@@ -185,7 +185,14 @@ def _watch(call: Any, ended: Ended) -> Any:
         next(responses := _iterated(call, ended))
         return responses
     if (state := getattr(call, "_state", None)) is None or call.done():
-        call.add_done_callback(lambda _: ended(call.code(), call.trailing_metadata(), None))
+
+        def over(*_: object) -> None:
+            ended(call.code(), call.trailing_metadata(), None)
+
+        if hasattr(call, "add_done_callback"):
+            call.add_done_callback(over)
+        elif not call.add_callback(over):  # it need not be a future
+            over()
         return call
     seen = weakref.ref(state)  # it lasts until all callbacks have run
 

@@ -99,6 +99,17 @@ class HoldsRules(Generic[Source, Asker]):
         return self._front.statistics()
 
 
+class Changed:
+    """The context or the details of a call, some of which are others."""
+
+    def __init__(self, of: Any, **changed: Any) -> None:
+        self._of = of
+        vars(self).update(changed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+
 class AsksForPermits(Generic[Limiter]):
     """Lets calls go by their permits, each by what its details say."""
 
@@ -115,7 +126,7 @@ class AsksForPermits(Generic[Limiter]):
         priority: Callable[[Any], int] | None = None,
     ) -> None:
         super().__init__()
-        functions(partition=partition, key=key, priority=priority, sheddable=sheddable)
+        functions(partition=partition, key=key, priority=priority, sheddable=sheddable, outcome=outcome)
         self._permits = PermitSource(self._kinds, limiter, partition, key)
         self._outcome = asking("outcome", outcome)
         if self._permits.is_shared and sheddable is not None:

@@ -14,7 +14,7 @@ from batchlimit.integrations.enforcement import Outcome
 from batchlimit.integrations.front import AsyncFront, Front
 from batchlimit.integrations.grpc import serving
 from batchlimit.integrations.grpc.answer import CallRefusal, CallResponse, address_of, fields_of, refused_by_rules
-from batchlimit.integrations.grpc.details import HELD, HoldsRules
+from batchlimit.integrations.grpc.details import HELD, Changed, HoldsRules
 from batchlimit.integrations.headers import texts
 from batchlimit.integrations.source import AsyncLimiterSource, LimiterSource
 from batchlimit.rules import Request
@@ -134,7 +134,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
         await self._front.close()
 
 
-class _WatchedContext(serving.Changed):
+class _WatchedContext(Changed):
     """The context of a call whose messages are charged and counted, however the handler reads and writes them."""
 
     def __init__(self, context: Any, front: AsyncFront, request: Request | None) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Self, TypeAlias
 
 import grpc
@@ -15,7 +15,7 @@ from batchlimit.admission.permit import give_back
 from batchlimit.errors import PermitLost
 from batchlimit.events import log_event
 from batchlimit.integrations.grpc.answer import CallRefusal, OutcomeOf, refused_by_limiter, status
-from batchlimit.integrations.grpc.details import HELD
+from batchlimit.integrations.grpc.details import HELD, Changed
 from batchlimit.integrations.permits import AnyPermit
 from batchlimit.shared import AsyncSharedPermit, SharedPermit
 
@@ -105,15 +105,28 @@ class _Streamed(partial[Any]):
     """Writes responses to grpcio, which takes it for a coroutine function; or yields them to who iterates."""
 
     def __call__(self, requests: Any, context: Any) -> "_Stream":
-        return _Stream(self.func, requests, context)
+        return _Stream(partial(self.func, requests), context)
 
 
-class _Stream:
-    def __init__(self, serve: Callable[[Any, Any], Any], requests: Any, context: Any) -> None:
-        self._serve, self._requests, self._context = serve, requests, context
+class _Stream(Coroutine[Any, Any, None]):
+    def __init__(self, serve: Callable[[Any], Any], context: Any) -> None:
+        self._serve, self._context = serve, context
+
+    @cached_property
+    def _call(self) -> Any:
+        return self._serve(self._context)
 
     def __await__(self) -> Any:
-        return self._serve(self._requests, self._context).__await__()
+        return self._call.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._call.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._call.throw(*error)
+
+    def close(self) -> None:
+        self._call.close()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         written = asyncio.Queue[Any]()
@@ -122,7 +135,7 @@ class _Stream:
             written.put_nowait(response)
             await written.join()
 
-        served = asyncio.ensure_future(self._serve(self._requests, Changed(self._context, write=write)))
+        served = asyncio.ensure_future(self._serve(Changed(self._context, write=write)))
         served.add_done_callback(written.put_nowait)
         self._context.add_done_callback(lambda _: served.cancel())  # whoever iterates may not come back
         try:
@@ -133,17 +146,6 @@ class _Stream:
         finally:
             served.cancel()
             await asyncio.wait((served,))
-
-
-class Changed:
-    """The context or the details of a call, some of which are others."""
-
-    def __init__(self, of: Any, **changed: Any) -> None:
-        self._of = of
-        vars(self).update(changed)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
 
 
 def served(handler: Handler, begin: Callable[[Any], CallEnd], limited: Any = None, *, blocks: bool = False) -> Handler:

@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import aiohttp
 import pytest
@@ -156,14 +157,18 @@ def test_a_refusal_with_an_unreadable_body_pauses_all_the_same(make: Make, serve
 
 @pytest.mark.parametrize("make", [Botocore], indirect=True)
 def test_a_call_of_aws_is_sent_once_behind_two_limits_and_not_if_a_handler_answers(make: Any, server: Upstream) -> None:
-    client, second = make(quota="9/hour"), RateLimiter(MemoryStore(), "9/hour")
+    client, second = make({"*": 5}, quota="9/hour"), RateLimiter(MemoryStore(), "9/hour")
     of_aws = client.client(server.url)
-    limit_client(of_aws, second)
+    limit_client(of_aws, second, concurrency=5)
     assert client.get(server.url) == (200, b"fine")
-    of_aws.meta.events.register("before-send", lambda request, **_: AWSResponse(request.url, 404, {}, _Nothing()))
+    assert client.counts() == (0, 1, 0, 0)
+    answer = AWSResponse(server.url, 404, {}, _Nothing())
+    with mock.patch("botocore.httpsession.URLLib3Session.send", return_value=answer):
+        assert client.get(server.url)[0] == 404
+    of_aws.meta.events.register("before-send", lambda **_: answer)
     assert client.get(server.url)[0] == 404  # as moto answers
     left = [limiter.peek("127.0.0.1").remaining for limiter in (client.rates, second)]
-    assert (left, len(server.asked)) == ([8, 8], 1)
+    assert (left, len(server.asked)) == ([7, 7], 1)
 
 
 def test_while_the_store_is_away_a_request_is_answered_503(make: Make, server: Upstream) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import aiohttp
@@ -119,6 +119,16 @@ def test_a_request_that_ends_by_its_timeout_is_a_drop(make: Make, server: Upstre
         client.get(server.url)
     slow.rest.set()
     assert client.counts() == (0, 0, 1, 0)
+
+
+@pytest.mark.parametrize("make", [Requests, Botocore], indirect=True)
+def test_an_error_of_who_reads_the_response_is_no_drop(make: Make, server: Upstream) -> None:
+    client, slow = make({"*": 1}, wait=0), Slow()
+    server.answers(Said(body=slow))
+    with pytest.raises(ValueError, match="no number"), closing(client.open(server.url)):
+        raise ValueError("no number")
+    slow.rest.set()
+    assert client.counts() == (0, 1, 0, 0)
 
 
 def _broken_off() -> Iterator[bytes]:
