@@ -19,7 +19,7 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_577,
+    "lines": 46_576,
     "functions": 3_350,
     "files": 291,
     "classes of one name": 9,

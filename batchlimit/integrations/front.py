@@ -168,7 +168,9 @@ class AsyncFront(_Front[AsyncEnforcer]):
 
     async def refused_message(self, request: Request | None) -> Refusal | None:
         """Charge a message of a request to the rules for messages; return why it is refused, or None."""
-        return None if self.of_messages is None or request is None else (await self.of_messages.admit(request)).refusal
+        if self.of_messages is None or request is None:
+            return None
+        return (await self.of_messages.admit(request)).refusal
 
     def settle(self, outcome: Outcome, response: Response) -> None:
         """Charge what the response says; what has to be awaited, in a task that nobody cancels with the request."""

@@ -65,8 +65,7 @@ class RateLimitInterceptor(HoldsRules[LimiterSource, Identify[grpc.ServicerConte
 
         def begin(context: Any) -> serving.CallEnd:
             nonlocal outcome
-            steps = _admitted(self._front, handler_call_details.method, context, CallRefusal.end, context.is_active())
-            outcome = run_steps(steps)
+            outcome = run_steps(_admitted(self._front, handler_call_details.method, context, context.is_active()))
             return serving.CallEnd(context, _charging(self._front, outcome, context))
 
         def limited(messages: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -113,7 +112,7 @@ class AsyncRateLimitInterceptor(HoldsRules[AsyncLimiterSource, AsyncIdentify[Any
         limits = self._front.of_messages is not None and handler.request_streaming
 
         async def serve(requests: AsyncIterator[Any], context: Any) -> Any:
-            outcome = await drive(_admitted(self._front, handler_call_details.method, context, CallRefusal.tell))
+            outcome = await drive(_admitted(self._front, handler_call_details.method, context))
             if outcome.refusal is not None:
                 return None
             ended = _charging(self._front, outcome, context)
@@ -161,10 +160,7 @@ class _WatchedContext(Changed):
             yield message
 
 
-def _admitted(
-    front: Front | AsyncFront, method: str, context: Any, refuse: Callable[[CallRefusal, Any], Any],
-    is_active: bool = True,
-) -> Steps[Outcome]:  # fmt: skip
+def _admitted(front: Front | AsyncFront, method: str, context: Any, is_active: bool = True) -> Steps[Outcome]:
     """Charge a call, or refuse it. An error that refused it would keep on asyncio what the interceptors behind hold."""
     if not (peer := context.peer()) or not is_active:  # its client has left, or its time is over
         yield context.abort(grpc.StatusCode.CANCELLED, "The client has left!")
@@ -173,7 +169,8 @@ def _admitted(
     if outcome.refusal is not None:
         if (permit := HELD.get()) is not None:
             give_back(permit)  # its status tells nothing about the load
-        yield refuse(refused_by_rules(outcome.refusal), context)
+        answer = refused_by_rules(outcome.refusal)
+        yield answer.tell(context) if isinstance(front, AsyncFront) else answer.end(context)
     elif outcome.headers:
         context.set_trailing_metadata(tuple(texts(outcome.headers)))
     return outcome
