@@ -19,12 +19,12 @@ MOST_METHODS = 10
 """Properties are not counted. A class with more public methods says in its docstring how many, and why."""
 
 CEILINGS = {
-    "lines": 46_576,
+    "lines": 46_581,
     "functions": 3_350,
     "files": 291,
     "classes of one name": 9,
     "entries of batchlimit/": 26,
-    "lines of tests/": 80_014,
+    "lines of tests/": 80_016,
 }
 """A number here only goes down, unless a commit says why it went up. `benchmarks/path.py` counts the ways of calls."""
 

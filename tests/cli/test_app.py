@@ -50,7 +50,9 @@ def test_without_its_packages_it_names_the_extra_to_install(missing: str) -> Non
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
 @pytest.mark.parametrize("command", ["--version", "--help", "check --schema", "rules -o json"])
-def test_a_full_disk_is_told_in_a_line(command: str, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told_in_a_line(command: str, unbuffered: str, environment: dict[str, str]) -> None:
+    environment = environment | {"PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
         words = [sys.executable, "-m", "batchlimit", *command.split()]
         ended = subprocess.run(words, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
